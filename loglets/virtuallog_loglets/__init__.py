@@ -1,0 +1,1 @@
+"""Kinds of loglets, one folder each, and the write-ahead log (`wal`) under two of them."""

@@ -1,9 +1,10 @@
-"""A loglet in the memory of one process: for tests, examples and documentation.
+"""Loglet in the memory of one process: for tests, examples and documentation.
 
-**Nothing is durable, and nothing is shared between processes.** All clients that one `MemoryProvider` opened see the
-same logs; when the provider goes, so do they. What the loglet does is in `virtuallog.testing.model`; this file adds
-what a real one cannot avoid: every call takes a moment before it acts and another before its caller hears of it, so
-calls overlap, and a cancelled append may have happened.
+**Nothing is durable, and nothing is shared between processes.** All clients that one
+`MemoryProvider` opened see the same logs; they vanish with the provider. The behaviour is in
+`virtuallog.testing.model`. This module adds what a real loglet cannot avoid: every call takes a
+moment before it acts and another before its caller hears of it. So calls overlap, and a cancelled
+append may have happened.
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ from virtuallog.contract.types import LogletOffset, Tail
 from virtuallog.testing.model import LogModel
 
 WAIT_SECONDS: Final = 10.0
-"""How long `wait_tail` waits for news: short enough to notice a chain that changed elsewhere."""
+"""Seconds that `wait_tail` waits for news: short enough to notice a chain that changed elsewhere."""
 
 
 @attrs.define
 class SharedLog:
-    """What all clients of one loglet share."""
+    """State that all clients of one loglet share."""
 
     model: LogModel
     dropped: bool = False
     changed: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot)
-    """Where `wait_tail` waits for a longer or a sealed log."""
+    """`wait_tail` waits here for a longer or a sealed log."""
 
 
 @attrs.define
 class MemoryLoglet:
-    """A client of one log in memory. Implements `virtuallog.contract.loglet.Loglet`."""
+    """Client of one log in memory. Implements `virtuallog.contract.loglet.Loglet`."""
 
     _shared: SharedLog
     _clock: Clock
@@ -79,7 +80,7 @@ class MemoryLoglet:
         return trim_point
 
     async def _reach(self) -> LogModel:
-        """The log, after the moment that a request travels."""
+        """The log, after the delay of a request."""
         await trio.lowlevel.checkpoint()
         if self._shared.dropped:
             raise SealedError("the chain no longer holds this segment", refused=True)
@@ -92,7 +93,7 @@ class MemoryProvider:
 
     kind: str = "memory"
     align: int = 1
-    """See `LogModel.align`: more than 1 makes sparse loglets, to test what must cope with them."""
+    """See `LogModel.align`: more than 1 makes sparse loglets, to test code that must handle them."""
     _logs: dict[SegmentId, SharedLog] = attrs.field(factory=dict, init=False)
     _lowest_live_version: int = attrs.field(default=0, init=False)
     interfaces: Sequence[Interface] = attrs.field(default=(), init=False)

@@ -1,12 +1,12 @@
-"""The config of an archive in the chain: JSON, so that it outlives every binary.                                     Pure.
+"""Config of an archive in the chain: JSON, so that it outlives every binary.
 
     {"url": "file:///archives", "directory": "<cluster>-<start>-<stop>", "start": 0, "stop": 150, "manifest": "sha256:9f..",
      "cluster": "c3..", "hot": {"id": "4.1c", "kind": "native", "config": "<base64>", "base": 0, "release_at_ms": 1793..}}
 
-The checksum of the manifest ties everything to the chain: the manifest has that of each file. `hot` names the loglet that
-the archive took the place of, until nobody may need it any more: nodes keep it so long, reads fall back on it, and it can
-be put back. Credentials are never in here, everybody who may look at the chain would have them: fsspec finds its own. Fields
-that this program does not know are kept as they are.
+The checksum of the manifest ties everything to the chain: the manifest has the checksum of each
+file. `hot` names the loglet that the archive replaced, until it is no longer needed: nodes keep it
+so long, reads fall back on it, and it can be put back. Credentials are never in here, because
+everyone who may read the chain would have them: fsspec finds its own. Unknown fields are preserved.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from virtuallog_loglets.archive.core.json_fields import integer, object_of, text
 
 _KNOWN = ("url", "directory", "start", "stop", "manifest", "cluster", "hot")
 GRACE_SECONDS: Final = 3600.0
-"""How long the hot copy stays by default: time to notice that an archive cannot be read from where the readers are."""
+"""Seconds that the hot copy stays by default: time to notice that readers cannot reach the archive."""
 
 
 @attrs.frozen(kw_only=True)
 class HotCopy:
-    """The loglet that an archive took the place of."""
+    """The loglet that an archive replaced."""
 
     id: SegmentId
     kind: str
     config: bytes = attrs.field(repr=False)
     base: LogletOffset
     release_at_ms: int
-    """Wall-clock time from which on nodes may drop it."""
+    """Wall-clock time in ms from which on nodes may drop it."""
 
     @classmethod
     def of(cls, segment: Segment, release_at_ms: int) -> HotCopy:
@@ -49,22 +49,22 @@ class HotCopy:
 
 @attrs.frozen(kw_only=True)
 class ArchiveConfig:
-    """Where an archive is, and what it must be."""
+    """Location and identity of an archive."""
 
     url: str
-    """Of the place where archives are, without credentials."""
+    """URL of the place where archives are, without credentials."""
     directory: str
-    """Below it: this archive."""
+    """Directory of this archive, below `url`."""
     start: int
     """First position; offsets of this loglet are positions of the log."""
     stop: int
     manifest: str
-    """Its checksum."""
+    """Checksum of the manifest."""
     cluster: str
-    """Whose log it is, in hexadecimal digits."""
+    """Id of the log's cluster, in hexadecimal digits."""
     hot: HotCopy | None = None
     others: Mapping[str, Any] = attrs.field(factory=dict)
-    """Fields of later versions, kept."""
+    """Fields of later versions, preserved on encoding."""
 
     @property
     def location(self) -> str:
@@ -80,7 +80,7 @@ class ArchiveConfig:
         return json.dumps({**self.others, **known}, sort_keys=True).encode()
 
     def released(self, now_ms: int) -> ArchiveConfig | None:
-        """The config without the hot copy, once its time is over; None before that, and afterwards."""
+        """The config without the hot copy, once its time is over; None before that and afterwards."""
         due = self.hot is not None and now_ms >= self.hot.release_at_ms
         return attrs.evolve(self, hot=None) if due else None
 
@@ -90,20 +90,22 @@ def join(url: str, directory: str) -> str:
 
 
 def directory_of(cluster: str, start: int, stop: int) -> str:
-    """Always the same for the same part of the same log: an archive that is half made is found again."""
+    """Directory of an archive. Always the same for the same part of the same log, so a half-made
+    archive is found again."""
     return f"{cluster}-{start:020d}-{stop:020d}"
 
 
 def backup_directory_of(cluster: str, start: int, stop: int) -> str:
-    """The same for a backup, which is no archive of the chain: one of the same borders is trimmed with the log."""
+    """Directory of a backup. It differs from an archive's: an archive of the same range is trimmed
+    with the log."""
     return f"{directory_of(cluster, start, stop)}-backup"
 
 
 def check_url(url: str) -> None:
-    """Refuse what must not get into the chain.
+    """Refuse a URL that must not get into the chain.
 
     Raises:
-        InvalidSettingError: no URL, or one of no place, or with a password in it, which may also be in a query.
+        InvalidSettingError: not a URL, no place in it, or a password in it, which may also be in a query.
     """
     try:
         parts = [urlsplit(part) for part in url.split("::")]
@@ -118,10 +120,10 @@ def check_url(url: str) -> None:
 
 
 def decode_untrusted(blob: bytes) -> ArchiveConfig:
-    """The config in `blob`.
+    """Decode the config in `blob`.
 
     Raises:
-        MalformedError: not a config of an archive.
+        MalformedError: `blob` is not a config of an archive.
     """
     try:
         fields = object_of(json.loads(blob))

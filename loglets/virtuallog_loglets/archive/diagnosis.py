@@ -1,4 +1,5 @@
-"""What an archive rests on at this moment: its manifest, its files, its trims, and the hot copy as long as there is one.
+"""Evidence about an archive: its manifest, its files, its trims, and the hot copy while there is
+one.
 
 See `virtuallog.contract.diagnosis`. Offsets of an archive are positions of the log.
 """
@@ -21,7 +22,7 @@ _UNKNOWN: Final[Mapping[str, Any]] = {"tail": None, "sealed": True, "trim": None
 
 
 async def explain(config: ArchiveConfig, files: Files, clock: Clock) -> Sequence[Evidence]:
-    """Evidence for the manifest, the data files, the markers of trims and the hot copy."""
+    """Evidence for the manifest, the data files, the trim markers and the hot copy."""
     blob, names, problem = None, dict[str, int](), f"{config.location} does not answer"
     try:
         with clock.timeout(ANSWER_SECONDS):

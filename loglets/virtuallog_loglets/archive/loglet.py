@@ -1,10 +1,12 @@
-"""ArchiveLoglet: a closed segment, read from Parquet files. Its offsets are positions of the log.
+"""Client of an archive: a closed segment, read from Parquet files. Its offsets are positions of the
+log.
 
     read ---> row groups that are in memory ---> files ---> the hot copy, as long as there is one
                                                    |  damaged, missing, no answer
 
-It takes no appends and is sealed from the beginning. `check_tail` answers from the files alone, never from the hot copy:
-whoever wants to put an archive into the chain learns by it whether the archive is there and whole.
+It takes no appends and is sealed from the beginning. `check_tail` answers from the files alone,
+never from the hot copy. So before an archive is put into the chain it shows if the archive is there
+and whole.
 """
 
 from __future__ import annotations
@@ -43,34 +45,36 @@ if TYPE_CHECKING:
 ResultT = TypeVar("ResultT")
 
 FILE_SECONDS: Final = 30.0
-"""For one call to where the files are: some MiB from an object store that has a bad moment."""
+"""Time limit for one call to the files, in seconds: some MiB from an object store that has a bad moment."""
 HOT_SECONDS: Final = 2.0
-"""For all of a read while there is a hot copy: that answers in milliseconds, and readers have a patience of their own."""
+"""Time limit for all of a read, in seconds, while there is a hot copy: that answers in
+milliseconds, and readers have a patience of their own."""
 SILENT_SECONDS: Final = 30.0
-"""So long the files are not asked by reads again, once they were too slow for one that has a hot copy."""
+"""Seconds that reads skip the files once they were too slow for one that has a hot copy."""
 GROUPS_KEPT: Final = 8
-"""Row groups in memory, about 1 MiB each: readers go through a group in several reads, and there may be a few readers."""
+"""Most row groups in memory, about 1 MiB each: a reader goes through a group in several reads, and
+there may be a few readers."""
 FOOTERS_KEPT: Final = 16
-"""Some tens of KiB each."""
+"""Most footers in memory, some tens of KiB each."""
 
 log = structlog.get_logger(__name__)
 
 
 class _TrimmedError(Exception):
-    """A file is not there, and need not be."""
+    """A file is missing because it was trimmed."""
 
 
 class ArchiveLoglet:
-    """A client of one archive. Implements `virtuallog.contract.loglet.Loglet`."""
+    """Client of one archive. Implements `virtuallog.contract.loglet.Loglet`."""
 
     def __init__(self, config: ArchiveConfig, files: Files, clock: Clock, hot: Callable[[], Loglet] | None) -> None:
-        """Asks nobody yet.
+        """Open a client; makes no request yet.
 
         Args:
-            config: what the chain says.
+            config: config in the chain.
             files: the archive's directory.
-            clock: for how long to wait.
-            hot: opens the loglet that the archive took the place of; None: nobody keeps it any more.
+            clock: clock for time limits.
+            hot: opens the loglet that the archive replaced; None if it is no longer kept.
         """
         self.config: Final = config
         self._files = files
@@ -78,10 +82,10 @@ class ArchiveLoglet:
         self._open_hot = hot
         self._hot: Loglet | None = None
         self._silent_until = -inf
-        """Before that the hot copy is read at once."""
+        """Until then the hot copy is read at once."""
         self._manifest: ArchiveManifest | None = None
         self._trim = config.start
-        """As far as we know. What is below is not read, though it may still be there."""
+        """Trim point as far as this client knows. Nothing below is read, though it may still be there."""
         self._groups: OrderedDict[tuple[str, int], list[Placed]] = OrderedDict()
         self._footers: OrderedDict[str, Footer] = OrderedDict()
 
@@ -89,7 +93,11 @@ class ArchiveLoglet:
         raise SealedError("an archive takes no appends", refused=True)
 
     async def check_tail(self) -> Tail:
-        """As promised; moreover the errors of `Files`, CorruptionError and MalformedError, if the archive is not whole."""
+        """Check the tail as the contract says.
+
+        Raises also the errors of `Files`, CorruptionError and MalformedError, if the archive is not
+        whole.
+        """
         manifest, names = await self.manifest(), await self._ask(self._files.list)
         self._trim = max(self._trim, trim_point(manifest, names))
         for file in manifest.files:
@@ -102,7 +110,7 @@ class ArchiveLoglet:
         return await self.check_tail()
 
     async def seal(self) -> None:
-        """It is."""
+        """Do nothing: an archive is sealed."""
 
     async def read(self, start: LogletOffset, stop: LogletOffset, max_bytes: int) -> Sequence[Placed]:
         stop = min(stop, LogletOffset(self.config.stop))
@@ -134,7 +142,7 @@ class ArchiveLoglet:
         self._trim = max(self._trim, await self._ask(lambda: trim(self._files, manifest, target)))
 
     async def _trim_without_manifest(self, offset: LogletOffset) -> None:
-        """Markers count whatever is in the manifest; how far the segment was trimmed before, the hot copy tells."""
+        """Trim by markers, which count whatever the manifest says. The hot copy tells the trim point before."""
         config = self.config
         assert config.hot is not None
         bare = ArchiveManifest(
@@ -152,10 +160,10 @@ class ArchiveLoglet:
         self._trim = max(self._trim, min(found + shift, config.stop))
 
     async def manifest(self) -> ArchiveManifest:
-        """What the archive consists of; read once, as it never changes.
+        """Manifest of the archive; read once, as it never changes.
 
         Raises:
-            CorruptionError: it is not there, or not the one that the chain means.
+            CorruptionError: it is missing, or not the one that the chain means.
             MalformedError: it is one of another log, or of a later version.
             UnavailableError, StorageError, UnsupportedError: as `Files`.
         """
@@ -182,7 +190,7 @@ class ArchiveLoglet:
         return _as_much_as(max_bytes, clipped(found, start, stop))
 
     async def _read_soon(self, start: int, stop: int, max_bytes: int) -> Sequence[Placed]:
-        """Raises UnavailableError while the hot copy is still of use to the reader."""
+        """Read from the files while the hot copy can still help: raises UnavailableError in time for it."""
         with self._clock.timeout(HOT_SECONDS) as scope:
             return await self._read_files(start, stop, max_bytes)
         assert scope.cancelled_caught
@@ -190,7 +198,7 @@ class ArchiveLoglet:
         raise UnavailableError(f"{self.config.location} has not answered for {HOT_SECONDS:.0f} s")
 
     async def _group_at(self, file: DataFile, position: int) -> list[Placed]:
-        """All that is in the row group with this position."""
+        """Items of the row group with this position."""
         parquet, footer = _parquet(), await self._footer(file)
         index = bisect_right(file.groups, position, key=lambda group: group.start) - 1
         group, key = file.groups[index], (file.name, index)
@@ -208,7 +216,7 @@ class ArchiveLoglet:
         return self._footers[file.name]
 
     async def _bytes(self, file: DataFile, start: int, stop: int) -> bytes:
-        """Raises _TrimmedError if the file is gone, as it may be."""
+        """Bytes of a file. Raises _TrimmedError if the file is gone, as it may be."""
         content = await self._ask(lambda: self._files.read_range(file.name, start, stop))
         if content is None:
             manifest, names = await self.manifest(), await self._ask(self._files.list)
@@ -239,10 +247,10 @@ class ArchiveLoglet:
 
 
 def _parquet() -> Any:
-    """What takes a third of a second to load: for those who read archives only.
+    """Import the modules that take a third of a second to load: only readers of archives need them.
 
     Raises:
-        UnsupportedError: it is not installed.
+        UnsupportedError: they are not installed.
     """
     try:
         from virtuallog_loglets.archive.core import parquet

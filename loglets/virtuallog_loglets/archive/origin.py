@@ -1,24 +1,28 @@
-"""Where the log of a restored cluster begins: what a restore leaves in a directory, and the first start of a new cluster reads.
+"""Origin of a restored cluster's log: what a restore leaves in a directory, for the first start of
+a new cluster.
 
         history: archives, or nothing     | the first loglet of the new cluster
     ....|----------|---------------------|------------------------------>
         trimmed below                     position
 
-Positions stay what they were: what lay at position 4711 of the former log lies there in the new one. What was below `position` is history,
-which can be read and trimmed, or counts as trimmed. The new cluster has an id of its own. It is drawn by the restore and not by the
-first start, so that all that was restored for the cluster says whose it is: a state of a database, or an archive, is taken by its own
-cluster only. So one origin is for one cluster; another cluster takes another restore (docs/decisions/0010-a-log-that-begins-later.md).
+Positions keep their meaning: what lay at position 4711 of the former log lies there in the new one.
+Below `position` is history, which can be read and trimmed, or counts as trimmed. The new cluster
+has an id of its own. The restore draws it, not the first start, so that all that was restored for
+the cluster names it. A state of a database, or an archive, is taken by its own cluster only. So one
+origin is for one cluster; another cluster takes another restore
+(docs/decisions/0010-a-log-that-begins-later.md).
 
-Durable format `origin.json`, version 1, written last; fields that are not known are passed over:
+Durable format `origin.json`, version 1, written last; unknown fields are ignored:
 
     {"format": "virtuallog-origin", "version": 1, "cluster": "c3..", "position": 4711,
      "history": [{"directory": "c3..-0-4711", "start": 0, "stop": 4711, "manifest": "sha256:9f.."}]}
 
-The archives lie in `archives/` below that directory, the state of a database in `compacted/`. Nothing in here says where the directory is:
-it may be moved until the cluster has started.
+The archives lie in `archives/` below that directory, the state of a database in `compacted/`.
+Nothing in here says where the directory is: it may be moved until the cluster has started.
 
-Durable format `started.json` beside it, JSON without a version: {"stores": {"1": "5e..", ..}}, the data directories, by their nodes, of the cluster that
-goes on from here. Written before that proposes its register, so a second cluster cannot begin with the same id.
+Durable format `started.json` beside it, JSON without a version: {"stores": {"1": "5e..", ..}}, the
+data directories, by node, of the cluster that continues from here. It is written before the cluster
+proposes its register, so a second cluster cannot begin with the same id.
 """
 
 from __future__ import annotations
@@ -49,14 +53,14 @@ _CLUSTER_BYTES: Final = 16
 
 @attrs.frozen(kw_only=True)
 class Origin:
-    """See above."""
+    """Origin of a cluster's log."""
 
     cluster: ClusterId
-    """Of the new cluster."""
+    """Id of the new cluster."""
     position: LogPosition = LogPosition(0)  # noqa: RUF009 -- an int at run time
-    """First one of the new cluster's own."""
+    """First position of the new cluster's own entries."""
     history: tuple[ArchiveConfig, ...] = ()
-    """What lies below: adjacent archives, the last of which ends at `position`."""
+    """History: adjacent archives, the last of which ends at `position`."""
 
     def __attrs_post_init__(self) -> None:
         stops = [archive.stop for archive in self.history]
@@ -97,10 +101,10 @@ class Origin:
 
 
 def decode_untrusted(blob: bytes, url: str) -> Origin:
-    """The origin in `blob`, which lies in the directory `url`.
+    """Decode the origin in `blob`, which lies in the directory `url`.
 
     Raises:
-        MalformedError: none, or one of a later version.
+        MalformedError: not an origin, or one of a later version.
     """
     try:
         fields = object_of(json.loads(blob))
@@ -116,11 +120,11 @@ def decode_untrusted(blob: bytes, url: str) -> Origin:
 
 
 async def read_origin(files: Files, url: str) -> Origin:
-    """The origin in the directory `url`, which `files` are of.
+    """Read the origin in the directory `url`, whose files are `files`.
 
     Raises:
         InvalidSettingError: there is none: nothing was restored there, or not to the end.
-        MalformedError: it is of no use.
+        MalformedError: it is unusable.
         VirtualLogError: as `Files`.
     """
     blob = await files.read(NAME)
@@ -132,17 +136,19 @@ async def read_origin(files: Files, url: str) -> Origin:
 
 
 async def claim_origin(files: Files, url: str, stores: Mapping[NodeId, bytes]) -> None:
-    """Note in the directory `url`, which `files` are of, that a cluster with these data directories goes on from there. All its nodes note
-    the same, as often as they like.
+    """Note in the directory `url`, whose files are `files`, that a cluster with these data
+    directories continues from there.
+
+    All its nodes note the same, as often as they like.
 
     Args:
-        files: of the directory.
-        url: of the directory.
-        stores: ids of data directories, by nodes.
+        files: files of the directory.
+        url: URL of the directory.
+        stores: ids of data directories, by node.
 
     Raises:
         InvalidSettingError: another cluster does.
-        VirtualLogError: as `Files`; StorageError above all, if it may not be written to.
+        VirtualLogError: as `Files`; above all StorageError, if it may not be written to.
     """
     blob = json.dumps({"stores": {str(node): stores[node].hex() for node in sorted(stores)}}).encode()
     if not await files.write(STARTED, blob, replace=False) and await files.read(STARTED) != blob:

@@ -1,4 +1,4 @@
-"""Archives as a pluggable kind: opens them, says what nodes keep for them, and for how long."""
+"""Provider of archives: opens them, says what nodes keep for them and for how long."""
 
 from __future__ import annotations
 
@@ -28,14 +28,18 @@ KIND: Final = "archive"
 
 @attrs.define(eq=False)
 class ArchiveProvider(ServerlessProvider):
-    """See `virtuallog.contract.provider.LogletProvider`, `virtuallog.contract.provider.CompositeProvider`, `virtuallog.reconfiguration.retention`."""
+    """`LogletProvider` and `CompositeProvider` of the archive kind
+    (`virtuallog.contract.provider`).
+
+    See also `virtuallog.reconfiguration.retention`.
+    """
 
     color: ClassVar = "brown"
     trials: ClassVar[Mapping[str, Mapping[str, str]]] = {}
     crash_area: ClassVar = "clients that move a closed segment to an archive"
 
     open_files: OpenFiles = FsspecFiles
-    """How to get at the files: the simulator has its own."""
+    """Opens the files of a URL; the simulator has its own."""
     _providers: Mapping[str, LogletProvider] = attrs.field(factory=dict, init=False)
 
     @property
@@ -58,16 +62,16 @@ class ArchiveProvider(ServerlessProvider):
         return self.open_archive(decode_untrusted(config), environment)
 
     def open_archive(self, config: ArchiveConfig, environment: Environment) -> ArchiveLoglet:
-        """The same from a config that is not in the chain yet."""
+        """Open an archive whose config is not in the chain yet."""
         hot = None if config.hot is None else partial(self.open_hot, config.hot, environment)
         return ArchiveLoglet(config, self.files(config.location), environment.clock, hot)
 
     def files(self, url: str) -> Files:
-        """The files of the archive at this URL."""
+        """Files of the archive at this URL."""
         return self.open_files(url)
 
     def open_hot(self, hot: HotCopy, environment: Environment) -> Loglet:
-        """The loglet that an archive took the place of.
+        """Open the loglet that an archive replaced.
 
         Raises:
             UnknownKindError: its kind is not installed here.

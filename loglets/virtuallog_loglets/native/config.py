@@ -1,11 +1,11 @@
-"""The config of a NativeLoglet in the chain: JSON, so that it outlives every binary.
+"""Config of a NativeLoglet in the chain: JSON, so that it outlives every binary.
 
     {"servers": [1, 2, 3], "sequencer": 2, "boot": 7}
     {"servers": [1, 3, 4], "sequencer": 2, "boot": 7, "loglet": "12.5fe7a0"}      closed, and moved to another set of servers
 
-A sequencer never restarts in place, therefore a config names one *start* of the sequencer's process (`boot`). A closed
-loglet that is moved keeps its id on its servers, while its segment gets a new one: waves name their loglet, so they are
-copied as they are. Fields that this program does not know are kept as they are.
+A sequencer never restarts in place, so a config names one *start* of the sequencer's process
+(`boot`). A closed loglet that is moved keeps its id on its servers, while its segment gets a new
+id. Waves name their loglet, so they are copied unchanged. Unknown fields are preserved.
 """
 
 from __future__ import annotations
@@ -21,34 +21,20 @@ from virtuallog.contract.errors import InvalidSettingError, MalformedError
 from virtuallog.contract.placement import majority_of
 from virtuallog.contract.types import NodeId
 
-# FOLDED from virtuallog_loglets.native.pieces: How much of a loglet travels, and is written, in one piece.
-
-
-@attrs.frozen(kw_only=True)
-class TransferLimits:
-    """Sizes in bytes. The WAL of every LogServer must take each piece whole, or an append or a repair never ends: a wave
-    is one record, a repair one append (see `WalSettings`)."""
-
-    wave_bytes: int = 1 << 20
-    """A wave takes queued batches until it would exceed this; one larger batch may."""
-    repair_bytes: int = 4 << 20
-    """How much is fetched and repaired in one step; one larger wave may be. Clients and servers agree on it by default."""
-
-
 _KNOWN = ("servers", "sequencer", "boot", "loglet")
 
 
 @attrs.frozen(kw_only=True)
 class NativeConfig:
-    """Who stores the loglet and who orders it."""
+    """Servers that store the loglet and the sequencer that orders it."""
 
     servers: tuple[NodeId, ...]
     sequencer: NodeId
     boot: int
     loglet: SegmentId | None = None
-    """The id on the servers, if it is not that of the segment."""
+    """Id of the loglet on the servers; None if it equals the id of the segment."""
     others: Mapping[str, Any] = attrs.field(factory=dict)
-    """Fields of later versions, kept."""
+    """Fields of later versions, preserved on encoding."""
 
     @property
     def majority(self) -> int:
@@ -62,10 +48,10 @@ class NativeConfig:
 
 
 def decode_untrusted(blob: bytes) -> NativeConfig:
-    """The config in `blob`.
+    """Decode the config in `blob`.
 
     Raises:
-        MalformedError: not a config of a NativeLoglet.
+        MalformedError: `blob` is not a config of a NativeLoglet.
     """
     try:
         fields = json.loads(blob)
@@ -78,6 +64,22 @@ def decode_untrusted(blob: bytes) -> NativeConfig:
         raise MalformedError(f"the config of a native loglet lists servers {servers}")
     others = {name: value for name, value in fields.items() if name not in _KNOWN}
     return NativeConfig(servers=servers, sequencer=sequencer, boot=boot, loglet=loglet, others=others)
+
+
+@attrs.frozen(kw_only=True)
+class TransferLimits:
+    """Size limits of waves and of transfers, in bytes.
+
+    The WAL of every log server must accept each piece whole, or an append or a repair never ends: a
+    wave is one record, a repair one append (see `WalSettings`).
+    """
+
+    wave_bytes: int = 1 << 20
+    """A wave takes queued batches until it would exceed this size. A single larger batch may exceed
+    it."""
+    repair_bytes: int = 4 << 20
+    """Bytes fetched and repaired in one step. A single larger wave may exceed it. Clients and
+    servers share the default."""
 
 
 def _integer(value: object) -> int:

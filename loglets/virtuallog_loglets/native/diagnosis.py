@@ -1,7 +1,7 @@
-"""What a native loglet says of itself: the state of each LogServer, and what a majority of them makes of it.
+"""Evidence about a native loglet: the state of each log server, and the conclusion from a majority.
 
-Asks `NativeGetState` only, which changes nothing (see `virtuallog.contract.diagnosis`). So this is no tail check: it neither seals nor
-repairs, and what is in flight it leaves undecided.
+Sends `NativeGetState` only, which changes nothing (see `virtuallog.contract.diagnosis`). It is no
+tail check: it neither seals nor repairs, and it does not decide what is in flight.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ async def explain(loglet: SegmentId, config: NativeConfig, environment: Environm
 
 
 def evidence_of_server(server: NodeId, answer: Outcome[NativeState]) -> Evidence:
-    """What one LogServer says."""
+    """Evidence from one log server's answer."""
     if isinstance(answer, VirtualLogError):
         return Evidence(f"node {server}", {"node": server}, str(answer))
     facts = {
@@ -49,7 +49,7 @@ def evidence_of_server(server: NodeId, answer: Outcome[NativeState]) -> Evidence
 
 
 def evidence_of_whole(config: NativeConfig, answers: Mapping[NodeId, Outcome[NativeState]]) -> Evidence:
-    """What they say as a whole."""
+    """Evidence about the loglet as a whole, combined from all answers."""
     states = {server: answer for server, answer in answers.items() if isinstance(answer, NativeState)}
     spare = len(states) - config.majority
     orders = [{"node": config.sequencer, "boot": config.boot}]

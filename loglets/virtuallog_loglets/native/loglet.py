@@ -1,4 +1,5 @@
-"""The client of a NativeLoglet: what `virtuallog.contract.loglet.Loglet` promises, over its sequencer and its LogServers."""
+"""Client of a NativeLoglet: implements `virtuallog.contract.loglet.Loglet` over its sequencer and
+log servers."""
 
 from __future__ import annotations
 
@@ -43,12 +44,15 @@ from virtuallog_loglets.native.messages import (
 )
 
 APPEND_SECONDS: Final = 5.0
-"""How long an append may take before its outcome is called unknown and it is offered again."""
+"""Time limit for an append, in seconds. Then its outcome is called unknown and it is offered again."""
 WAIT_SECONDS: Final = 2.0
-"""How long `wait_tail` waits before it returns the tail as it is."""
+"""Time in seconds that `wait_tail` waits before it returns the tail unchanged."""
 READ_SECONDS: Final = (0.4, 2.0)
-"""For one server; then the next one is asked. Once all have been asked, those that did not answer get more time: first find
-one that is well, whoever stands still, then be patient with those that are slow."""
+"""Time limits for one server in the first and second pass over all servers, in seconds.
+
+The first pass finds a healthy server quickly, past any that stand still. The second is patient with
+those that did not answer.
+"""
 
 _SEALING = CrashPoint("native: a seal has left for one LogServer more")
 _TRIMMING = CrashPoint("native: a trim has left for one LogServer more")
@@ -56,16 +60,19 @@ _TRIMMING = CrashPoint("native: a trim has left for one LogServer more")
 
 @attrs.define(eq=False)
 class NativeLoglet:
-    """One client. All its operations share the known tail: a hint which offsets are committed, and never evidence that
-    the loglet is not sealed."""
+    """Client of one NativeLoglet.
+
+    All operations share the known tail. It is a hint which offsets are committed, and never
+    evidence that the loglet is not sealed.
+    """
 
     segment: SegmentId
     config: NativeConfig
     _environment: Environment
-    _pieces: TransferLimits = attrs.field(factory=TransferLimits)
+    _limits: TransferLimits = attrs.field(factory=TransferLimits)
     _known_tail: int = attrs.field(default=0, init=False)
     _nearest: ReplicaOrder = attrs.field(init=False)
-    """Servers in the order in which they are asked for data."""
+    """Order in which servers are asked for data."""
 
     def __attrs_post_init__(self) -> None:
         self._nearest = ReplicaOrder.of(self.config.servers, self._environment)
@@ -96,18 +103,23 @@ class NativeLoglet:
 
     def _refused(self, error: VirtualLogError) -> VirtualLogError:
         if isinstance(error, CorruptionError | StorageError | WrongRecipientError):
-            # The sequencer's node has lost its disk, or this role on it. It orders nothing more, and what it had
-            # ordered is a maybe.
+            # The sequencer's node has lost its disk, or this role on it. It orders nothing more,
+            # and what it had ordered may or may not be in the log.
             return ReconfigurationNeededError(f"the sequencer on node {self.config.sequencer}: {error}")
         return error
 
     async def check_tail(self) -> Tail:
-        """As promised; moreover ReconfigurationNeededError when entries in flight are never completed: seal it."""
+        """Check the tail as the contract says.
+
+        Raises also ReconfigurationNeededError if entries in flight are never completed: the loglet
+        must be sealed.
+        """
         core = NativeTailCheck(self.config, self._known_tail)
         try:
-            return await NativeTailCheckDriver(self.segment, core, self._environment, self._pieces).run()
+            return await NativeTailCheckDriver(self.segment, core, self._environment, self._limits).run()
         except ForbiddenError as error:
-            # It has met a seal, which clients may not complete. Like a dropped loglet: the chain will say what follows.
+            # It has met a seal, which clients may not complete. As for a dropped loglet, the
+            # chain will say what follows.
             raise SealedError(f"sealed, and left to others: {error}") from error
         finally:
             self._learn(core.known_tail)
@@ -119,7 +131,8 @@ class NativeLoglet:
             if (committed := await self._wait_for_news(past, deadline)) > past:
                 self._learn(committed)
                 return Open(LogletOffset(committed))
-            # News from one server are no proof: its wave may not be committed, its known tail may come from a repair.
+            # News from one server is no proof: its wave may not be committed, its known tail may
+            # come from a repair.
             tail = await self.check_tail()
             if isinstance(tail, Sealed) or tail.tail > past or clock.monotonic() >= deadline:
                 return tail
@@ -155,7 +168,7 @@ class NativeLoglet:
 
     async def prefix_trim(self, offset: LogletOffset) -> LogletOffset:
         if self._known_tail < offset:
-            await self.check_tail()  # a client that has just begun knows nothing: its zero must not clamp the trim
+            await self.check_tail()  # a new client knows nothing: its zero must not clamp the trim
         trim_point = min(offset, self._known_tail)
         while True:
             request = NativeTrim(segment=self.segment, offset=trim_point, known_tail=self._known_tail)
@@ -163,24 +176,29 @@ class NativeLoglet:
             trim_point = max(points)
             if min(points) == trim_point:
                 return LogletOffset(trim_point)
-            # Somebody's trim has reached a minority: without a majority behind it, the next one to ask may be told less.
-            # Another round comes only with a trim that is newer still, and each is bounded in time.
+            # Another client's trim has reached a minority. Without a majority behind it, the
+            # next caller may get a lower trim point. Another round comes only with a newer trim,
+            # and each is bounded in time.
 
     def _learn(self, known_tail: int) -> None:
         self._known_tail = max(self._known_tail, known_tail)
 
     async def _wait_for_news(self, past: int, deadline: float) -> int:
-        """Park at a majority. What all of them have, none being sealed, is committed: any majority that is sealed later shares a
-        server with them, so whoever seals sees it (the last rule of `tail_check`). That tail is returned if it is beyond
-        `past`, and spares a check. Else 0, when there is something to check: a seal, news from one server whose wave the others
-        do not get, or nothing for too long."""
-        courier, clock = QuorumCall(self._environment), self._environment.clock
+        """Wait at a majority for a tail beyond `past`. Returns it, or 0 if a tail check is needed.
+
+        What all of a majority have, none being sealed, is committed: any majority that is sealed
+        later shares a server with them, so the sealing client sees it (the last rule of
+        `tail_check`). Such a tail is returned if it is beyond `past`, and spares a check. 0 is
+        returned after a seal, after news from one server whose wave the others do not get, or after
+        the deadline.
+        """
+        call, clock = QuorumCall(self._environment), self._environment.clock
         request = NativeWaitTail(segment=self.segment, past=past, known_tail=self._known_tail)
         asked = self._nearest.order()[: max(2, self.config.majority)]
         for server in asked:
-            courier.ask(server, request, None, ANSWER_SECONDS, lambda: True)
+            call.ask(server, request, None, ANSWER_SECONDS, lambda: True)
         until, tails = deadline, dict[NodeId, int]()
-        while (answer := await courier.receive(until - clock.monotonic())) is not None:
+        while (answer := await call.receive(until - clock.monotonic())) is not None:
             state: NativeState = answer.outcome
             if state.sealed:
                 return 0
@@ -188,31 +206,35 @@ class NativeLoglet:
             if (committed := committed_tail([*tails.values()], len(self.config.servers))) > past:
                 return committed
             if max(state.local_tail, state.known_tail) > past:
-                until = min(until, clock.monotonic() + PAUSE_SECONDS)  # one that is cut off shall not hold us up
+                # a server that is cut off must not delay the others
+                until = min(until, clock.monotonic() + PAUSE_SECONDS)
                 if len(tails) == len(asked):
                     return 0
             elif clock.monotonic() < deadline - WAIT_SECONDS / 2:  # too many wait there: ask now and then
-                courier.ask(answer.server, request, None, ANSWER_SECONDS, lambda: True, pause=True)
+                call.ask(answer.server, request, None, ANSWER_SECONDS, lambda: True, pause=True)
         return 0
 
     async def _ask_majority(self, request: Request[NativeState], what: str, asked: CrashPoint) -> list[NativeState]:
-        """Ask all servers until a majority has answered. Asking twice is harmless: seals and trims only add up."""
-        courier, answers = QuorumCall(self._environment), dict[NodeId, NativeState]()
+        """Ask all servers until a majority has answered. Repeating is harmless: seals and trims only add up."""
+        call, answers = QuorumCall(self._environment), dict[NodeId, NativeState]()
         deadline = self._environment.clock.monotonic() + CHECK_SECONDS
         for server in self.config.servers:
-            courier.ask(server, request, None, ASK_SECONDS, lambda: True)
+            call.ask(server, request, None, ASK_SECONDS, lambda: True)
             asked.reached()
         while len(answers) < self.config.majority:
-            answer = await courier.receive(deadline - self._environment.clock.monotonic())
+            answer = await call.receive(deadline - self._environment.clock.monotonic())
             if answer is None:
-                raise courier.unavailable(f"{what} of loglet {self.segment}")
+                raise call.unavailable(f"{what} of loglet {self.segment}")
             answers[answer.server] = answer.outcome
             self._learn(answer.outcome.known_tail)
         return list(answers.values())
 
 
 def _unreadable(start: int, damage: Any, unheard: Any) -> VirtualLogError:
-    """No server gave anything. A server that did not answer may have a whole copy; one that lacks it proves nothing."""
+    """Error for a read that no server answered with data.
+
+    A server that did not answer may have a whole copy; one that lacks the data proves nothing.
+    """
     if damage is not None and unheard is None:
         return CorruptionError(f"every copy of offset {start} is damaged: {damage}")
     return UnavailableError(f"no server that answered has offset {start}" + (f": {unheard}" if unheard else ""))

@@ -1,8 +1,9 @@
-"""What the parts of a NativeLoglet say to each other: clients, the sequencer, LogServers.
+"""Messages of a NativeLoglet between clients, the sequencer and log servers.
 
-Offsets are places in the loglet `segment`. `known_tail` rides on almost every message: an offset below which everything
-is globally committed, as far as the sender knows; the receiver takes the maximum. It says nothing about seals.
-Delos, OSDI'20, section 4.2.1. docs/protocols/native.md has the table of who sends what, and what is durable before.
+Offsets are positions in the loglet `segment`. Almost every message carries `known_tail`: an offset
+below which everything is globally committed, as far as the sender knows. The receiver takes the
+maximum. It says nothing about seals. Delos, OSDI'20, section 4.2.1. docs/protocols/native.md has
+the table of senders and of the writes that are durable before each answer.
 """
 
 from __future__ import annotations
@@ -20,26 +21,30 @@ NO_EXPECTATION: Final = -1
 
 @attrs.frozen(kw_only=True)
 class NativeState:
-    """One loglet on one LogServer, at one moment. All of it is durable, but for `known_tail`, which is merely true."""
+    """State of one loglet on one log server at one moment. All of it is durable except
+    `known_tail`, which is merely true."""
 
     local_tail: int
-    """First unwritten offset of this server. Never drops; offsets below may be missing here if they are committed."""
+    """First unwritten offset of this server. It never drops. Committed offsets below it may be
+    missing here."""
     sealed: bool
     known_tail: int
     trim: int
-    """Everything below may be gone. Never above `known_tail`; may be above `local_tail` of a server that lags."""
+    """Everything below may be gone. Never above `known_tail`; may be above `local_tail` of a server
+    that lags."""
     full: bool = False
-    """The disk has no room for the WAL's next segment: once this one is full, no more entries are taken. Told in the answer to
-    `NativeGetState` only."""
+    """True if the disk has no room for the WAL's next segment: once the current one is full, the
+    server takes no more entries. Set in the answer to `NativeGetState` only."""
 
 
 @attrs.frozen(kw_only=True)
 class NativeStored:
-    """Whether a server took a wave, as of the moment when everything that reached the server before it was durable."""
+    """Outcome of a store or a repair, at the moment when everything that reached the server before
+    it was durable."""
 
     accepted: bool
-    """True: every offset below `local_tail` is durable here or globally committed, and the server was not sealed when
-    the wave's turn came (a repair is accepted by a sealed server, too)."""
+    """True if every offset below `local_tail` is durable here or globally committed, and the server
+    was not sealed when the wave's turn came. A sealed server accepts repairs, too."""
     sealed: bool
     local_tail: int
     known_tail: int
@@ -47,25 +52,28 @@ class NativeStored:
 
 @attrs.frozen(kw_only=True)
 class NativeWaves:
-    """Consecutive waves that a server holds. The first contains the offset asked for, if there is one."""
+    """Consecutive waves that a server holds. If there are any, the first contains the requested
+    offset."""
 
     waves: tuple[bytes, ...]
-    """None at all proves nothing: this server may lack what others have. Below `state.trim` it says trimmed."""
+    """Encoded waves. An empty tuple proves nothing: this server may lack what others have. Below
+    `state.trim` it means trimmed."""
     state: NativeState
 
 
 @attrs.frozen(kw_only=True)
 class NativeAppended:
-    """The batch is committed, and so is everything before it."""
+    """Acknowledgement: the batch and everything before it are committed."""
 
     first: int
-    """Offset of its first entry; the others follow."""
+    """Offset of the batch's first entry; the others follow."""
     known_tail: int
 
 
 @attrs.frozen(kw_only=True)
 class NativeStore(Request[NativeStored]):
-    """Sequencer to LogServer: make one wave durable, unless sealed or too early."""
+    """Sequencer to log server: make one wave durable, unless the loglet is sealed or the wave is
+    too early."""
 
     segment: SegmentId
     wave: bytes
@@ -74,27 +82,30 @@ class NativeStore(Request[NativeStored]):
 
 @attrs.frozen(kw_only=True)
 class NativeSeal(Request[NativeState]):
-    """Client to LogServer: take no more stores, for ever. The answer covers every store that was or will be accepted."""
+    """Client to log server: accept no more stores, for ever. The answer covers every store that was
+    or will be accepted."""
 
     segment: SegmentId
     rebuilds: bool = False
-    """From whoever copies the loglet, which is closed, to this server. One that joined when the loglet was there already
-    is not sealed by that: it says how far the copy has come, and speaks for the loglet once the copy is `whole`."""
+    """True if the sender copies the closed loglet to this server. A server that joined after the
+    loglet was created is not sealed by such a request. It answers how far the copy has come, and
+    speaks for the loglet once the copy is `whole`."""
     whole: bool = False
-    """With `rebuilds`: all below the stop is here, but for what is trimmed, and has been read back."""
+    """With `rebuilds`: everything below the stop that is not trimmed is here and has been read
+    back."""
 
 
 @attrs.frozen(kw_only=True)
 class NativeGetState(Question[NativeState]):
-    """Client or sequencer to LogServer."""
+    """Client or sequencer to log server: return the state of the loglet."""
 
     segment: SegmentId
 
 
 @attrs.frozen(kw_only=True)
 class NativeWaitTail(Question[NativeState]):
-    """Client to LogServer: answer once the local tail or the known tail is past `past`, or the loglet is sealed, or
-    some seconds have gone by."""
+    """Client to log server: answer once the local tail or the known tail is past `past`, the loglet
+    is sealed, or some seconds have gone by."""
 
     segment: SegmentId
     past: int
@@ -103,19 +114,24 @@ class NativeWaitTail(Question[NativeState]):
 
 @attrs.frozen(kw_only=True)
 class NativeRepair(Request[NativeStored]):
-    """Client to LogServer: complete these waves, ascending, although the loglet is sealed (it need not be)."""
+    """Client to log server: store these waves, ascending, even if the loglet is sealed."""
 
     segment: SegmentId
     waves: tuple[bytes, ...]
     known_tail: int
     rebuilds: bool = False
-    """See `NativeSeal.rebuilds`. A repair that begins at the known tail would leave a hole in a copy that is not whole."""
+    """See `NativeSeal.rebuilds`. A repair that begins at the known tail would leave a hole in a
+    copy that is not whole."""
 
 
 @attrs.frozen(kw_only=True)
 class NativeReadWaves(Question[NativeWaves]):
-    """Client to LogServer: durable waves from the one that holds `start`, while they begin below `stop`. At least
-    one, then as many as fit in about `max_bytes`. Answered with CorruptionError if the copy here is damaged."""
+    """Client to log server: return durable waves, from the one that holds `start`, while they begin
+    below `stop`.
+
+    The answer has at least one wave, then as many as fit in about `max_bytes`. It is
+    CorruptionError if the copy here is damaged.
+    """
 
     segment: SegmentId
     start: int
@@ -125,7 +141,7 @@ class NativeReadWaves(Question[NativeWaves]):
 
 @attrs.frozen(kw_only=True)
 class NativeTrim(Request[NativeState]):
-    """Client to LogServer: drop what lies below `offset`, but nothing at or past the known tail."""
+    """Client to log server: drop everything below `offset`, but nothing at or past the known tail."""
 
     segment: SegmentId
     offset: int
@@ -136,8 +152,9 @@ class NativeTrim(Request[NativeState]):
 class NativeAppend(Request[NativeAppended]):
     """Client to sequencer: order and commit one batch. Errors are those of `Loglet.append`.
 
-    A session that the sequencer does not know, or knows no longer, and that does not say `opens` is told
-    `OutOfOrderError(expected_sequence=0)`: offer the oldest batch that is not settled, with `opens`.
+    If the sequencer does not know the session (or no longer) and `opens` is false, it answers
+    `OutOfOrderError(expected_sequence=0)`. The client then offers its oldest unsettled batch with
+    `opens`.
     """
 
     segment: SegmentId

@@ -1,7 +1,10 @@
-"""What a LogServer tells about itself.                                                                           Pure.
+"""Metrics of log servers and sequencers.
 
-Figures are added per request that is written or read: a wave, a seal, a trim, never an entry. Places are those of the
-newest loglet here.
+Figures of a log server are added per request that is written or read (wave, seal, trim), never per
+entry. Its gauges are those of the newest loglet on the node.
+
+Figures of sequencers are added per wave and summed over all sequencers that the node has had. Their
+gauges are those of the newest sequencer that still takes appends.
 """
 
 from __future__ import annotations
@@ -31,15 +34,10 @@ from virtuallog_loglets.native.core.log_server import WAITERS_MAX, LogServer
 from virtuallog_loglets.native.core.sequencer import QUEUE_BYTES_MAX, Sequencer
 from virtuallog_loglets.native.core.wave import Wave
 
-# FOLDED from virtuallog_loglets.native.sequencer_metrics: What the sequencers of a node tell about themselves.                                                           Pure.
-#
-# Figures are added per wave. Those of all sequencers that a node has had add up; places are those of the newest one that
-# still takes appends.
-
 
 @attrs.define(eq=False)
 class SequencerMetrics:
-    """Counts for the sequencers of one node."""
+    """Counters and histograms of the sequencers of one node."""
 
     commit_seconds: Histogram = attrs.field(
         factory=lambda: Histogram(
@@ -76,14 +74,15 @@ class SequencerMetrics:
     )
 
     def metrics(self, sequencers: Iterable[Sequencer]) -> list[MetricFamily]:
-        """Of all `sequencers`, oldest first."""
+        """Metric families of all `sequencers`, given oldest first."""
         times = (self.commit_seconds, self.first_commit_seconds)
         own = (*times, self.wave_entries, self.wave_batches, self.wave_bytes, self.made, self.resumes)
         working = [core for core in sequencers if core.stopped is None]
         return [*(instrument.family() for instrument in own), *_sequencer_gauges(working)]
 
     def committed(self, wave: Wave, seconds: float) -> None:
-        """A wave is on a majority. One that no majority takes is not counted: its batches are offered elsewhere."""
+        """Record a committed wave. A wave that no majority takes is not counted: its batches are
+        offered elsewhere."""
         self.commit_seconds.observe(seconds)
         self.wave_entries.observe(wave.entries)
         self.wave_batches.observe(wave.batches)
@@ -95,26 +94,28 @@ class SequencerMetrics:
 
 @attrs.define(eq=False)
 class WaveTimes:
-    """When the waves of one sequencer left."""
+    """Send times of one sequencer's uncommitted waves."""
 
     _meter: SequencerMetrics
     _made_at: float | None
-    """None once something is committed."""
+    """When the sequencer was made, in seconds of the monotonic clock; None once something is
+    committed."""
     _sent: deque[tuple[Wave, float]] = attrs.field(factory=deque)
-    """Waves that are not committed, and when they left: at most `WAVES_MAX`."""
+    """Uncommitted waves and their send times; at most `WAVES_MAX`."""
     _stop: int = 0
 
     def is_new(self, wave: Wave) -> bool:
-        """Whether this is the first send of the wave: the others are to other servers, or repeated."""
+        """True if this is the first send of the wave. Later sends go to other servers, or are
+        repeated."""
         return wave.first >= self._stop
 
     def sent(self, wave: Wave, now: float) -> None:
-        """For a new wave."""
+        """Record the first send of a wave."""
         self._stop = wave.stop
         self._sent.append((wave, now))
 
     def committed(self, tail: int, now: float) -> None:
-        """All below `tail` is on a majority."""
+        """Record that everything below `tail` is on a majority."""
         if self._made_at is not None:
             self._meter.first_commit_seconds.observe(now - self._made_at)
             self._made_at = None
@@ -124,7 +125,7 @@ class WaveTimes:
 
 
 def _sequencer_gauges(working: list[Sequencer]) -> list[MetricFamily]:
-    """Where the newest sequencer at work stands; no samples if there is none."""
+    """Gauges of the newest sequencer at work; no samples if there is none."""
     newest = working[-1:]
     lags = {str(server): lag for core in newest for server, lag in core.lags.items()}
     return [
@@ -155,7 +156,7 @@ _REQUESTS: Final[dict[type[Change], str]] = {LogletSealed: "seal", LogletTrimmed
 
 @attrs.define(eq=False)
 class LogServerMetrics:
-    """Counts for one LogServer."""
+    """Counters and histograms of one log server."""
 
     write_seconds: Histograms = attrs.field(
         factory=lambda: Histograms.of(
@@ -174,17 +175,17 @@ class LogServerMetrics:
     )
 
     def written(self, changes: Sequence[Change], seconds: float, *, repairs: bool) -> None:
-        """One request is durable."""
+        """Record one durable request."""
         request = "repair" if repairs else _REQUESTS.get(type(changes[0]), "store")
         self.write_seconds.observe(request, seconds)
 
     def read(self, blobs: Sequence[bytes], seconds: float) -> None:
-        """One answer to a read is complete."""
+        """Record one complete answer to a read."""
         self.read_seconds.observe(seconds)
         self.read_bytes.observe(sum(map(len, blobs)))
 
     def metrics(self, core: LogServer, reads_waiting: int, reads_max: int) -> list[MetricFamily]:
-        """As of now."""
+        """Metric families at this moment."""
         own = (self.write_seconds, self.read_seconds, self.read_bytes)
         return [
             *(instrument.family() for instrument in own),

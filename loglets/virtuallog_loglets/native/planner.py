@@ -1,6 +1,7 @@
-"""Chooses servers and sequencer of a new NativeLoglet, and describes a closed one on other servers.              Pure.
+"""Choice of servers and sequencer for a new NativeLoglet, and of the config of a moved one.
 
-The rules are those of `virtuallog.contract.placement`. The sequencer is on the planner's node, if that can order: it answers for sure.
+The rules are those of `virtuallog.contract.placement`. The sequencer is on the planner's own node
+if that node can order, because that node is known to answer.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ SETTINGS: Final = {
     "sequencer": "which node orders; by default the one that is asked",
     "replicas": f"how many nodes keep entries, if servers are not named; {placement.REPLICAS_DEFAULT} at first",
 }
-"""What an operator may set, and what it means."""
+"""Settings that an operator may give, with help text."""
 
 
 def plan(cluster: Cluster, settings: Mapping[str, str], previous: bytes | None) -> NativeConfig:

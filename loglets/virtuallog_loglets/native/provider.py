@@ -1,4 +1,5 @@
-"""NativeLoglets as a pluggable kind: plans them, opens clients of them, runs their roles on nodes, moves closed ones."""
+"""Provider of NativeLoglets: plans them, opens clients, runs their roles on nodes, moves closed
+ones."""
 
 from __future__ import annotations
 
@@ -27,7 +28,11 @@ from virtuallog_loglets.wal import WalSettings
 
 @attrs.define(eq=False)
 class NativeProvider:
-    """See `virtuallog.contract.provider.LogletProvider` and `virtuallog.contract.provider.ReplicatedProvider`. One object serves at most one node."""
+    """`LogletProvider` and `ReplicatedProvider` of the native kind
+    (`virtuallog.contract.provider`).
+
+    One object serves at most one node.
+    """
 
     color: ClassVar = "blue"
     trials: ClassVar[Mapping[str, Mapping[str, str]]] = {
@@ -37,7 +42,7 @@ class NativeProvider:
     crash_area: ClassVar = "LogServers, sequencers and clients of a NativeLoglet"
 
     wal_settings: WalSettings = attrs.field(factory=WalSettings)
-    """Of this node's LogServer."""
+    """Settings of the WAL of this node's log server."""
     pieces: TransferLimits = attrs.field(factory=TransferLimits)
     _log_server: LogServerService | None = attrs.field(default=None, init=False)
     _sequencers: SequencerService | None = attrs.field(default=None, init=False)
@@ -61,11 +66,12 @@ class NativeProvider:
 
     @property
     def log_server(self) -> LogServerService | None:
-        """This node's LogServer, once `serve` has started it: for tools that look inside."""
+        """This node's log server, for tools that inspect it; None until `serve` has started it."""
         return self._log_server
 
     def metrics(self) -> Sequence[MetricFamily]:
-        """Of this node's roles, once `serve` has started them. See `virtuallog.contract.metrics.MetricsSource`."""
+        """Metrics of this node's roles; empty until `serve` has started them. See
+        `virtuallog.contract.metrics.MetricsSource`."""
         sequencers = self._sequencers.metrics() if self._sequencers is not None else []
         return [*sequencers, *(self._log_server.metrics() if self._log_server is not None else [])]
 
@@ -83,8 +89,11 @@ class NativeProvider:
         return NativeLoglet(decoded.loglet or segment, decoded, environment, self.pieces)
 
     async def serve(self, environment: NodeEnvironment) -> Handlers:
-        """Both roles: a node whose roles do not include one of them is never named in a config for it. May be called again once the tasks
-        of the former call have ended: the sequencers that ran then do not run any more, as if the process had been started anew.
+        """Start both roles, log server and sequencers. A config never names this node for a role
+        that it does not have.
+
+        May be called again once the tasks of the former call have ended. The sequencers that ran
+        then stay stopped, as if the process had been restarted.
         """
         self._log_server = await LogServerService.start(environment, self.wal_settings)
         if self._sequencers is None:
@@ -139,5 +148,5 @@ class NativeProvider:
         latter = decode_untrusted(target).servers
         for newcomer in (server for server in latter if server not in former):
             await NativeRereplication(loglet, former, newcomer, stop, environment, self.pieces, pace).run()
-        # A newcomer is sealed, but of the others perhaps no more than a minority that stays.
+        # The newcomer is sealed. Of the other servers perhaps only a minority that stays is.
         await self.open(segment, target, environment).seal()

@@ -1,4 +1,4 @@
-"""Pairs the messages of a NativeLoglet with the methods of its Cap'n Proto interfaces."""
+"""Methods of a NativeLoglet: its messages paired with its Cap'n Proto interfaces."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The config of a StripedLoglet in the chain: JSON, so that it outlives every binary.                                   Pure.
+r"""Config of a StripedLoglet in the chain: JSON, so that it outlives every binary.
 
-    {"of": "native", "stripes": ["{\\"servers\\": [1, 2, 3], ...}", "{\\"servers\\": [1, 2, 3], ...}"]}
+    {"of": "native", "stripes": ["{\"servers\": [1, 2, 3], ...}", "{\"servers\": [1, 2, 3], ...}"]}
     {"of": "native", "stripes": [...], "loglet": "12.5fe7a0"}                 closed, and moved to another set of servers
 
-Stripes are loglets of their own, all of one kind, each with a config of that kind; a stripe's number is its place in the list.
-The config of a kind is bytes that only the kind understands: here it is text, a character for each byte. Fields that this
-program does not know are kept as they are.
+Stripes are loglets of their own, all of one kind, each with a config of that kind. A stripe's
+number is its position in the list. Only the kind understands the bytes of its configs: here they
+are text, one character per byte. Unknown fields are preserved.
 """
 
 from __future__ import annotations
@@ -21,29 +21,33 @@ from virtuallog.contract.errors import InvalidSettingError, MalformedError
 
 KIND: Final = "striped"
 STRIPES_MAX: Final = 64
-"""Every seal, tail check and long read asks all stripes at once; the paper saw throughput grow up to about 40."""
+"""Most stripes. Every seal, tail check and long read asks all stripes at once; the paper saw
+throughput grow up to about 40."""
 
 _KNOWN: Final = ("of", "stripes", "loglet")
 _ATTEMPTS: Final = 1 << 63
-"""Attempts are numbers below (`SegmentId`)."""
+"""Exclusive upper bound of attempt numbers (`SegmentId`)."""
 
 
 @attrs.frozen(kw_only=True)
 class StripedConfig:
-    """Which loglets are the stripes."""
+    """Stripes of a loglet."""
 
     of: str
-    """The kind of them all."""
+    """Kind of all stripes."""
     stripes: tuple[bytes, ...]
-    """Their configs."""
+    """Configs of the stripes."""
     loglet: SegmentId | None = None
-    """What the ids of the stripes are made of, if it is not the id of the segment."""
+    """Id from which the ids of the stripes are derived; None if it is the id of the segment."""
     others: Mapping[str, Any] = attrs.field(factory=dict)
-    """Fields of later versions, kept."""
+    """Fields of later versions, preserved on encoding."""
 
     def parts(self, segment: SegmentId) -> tuple[SegmentId, ...]:
-        """The ids of the stripes: made of the version of their segment, which no other loglet of the chain has, so that they
-        collide with nothing."""
+        """Ids of the stripes.
+
+        They have the version of their segment, which no other loglet of the chain has, so they
+        collide with nothing.
+        """
         origin = self.loglet or segment
         return tuple(
             SegmentId(origin.version, (origin.attempt + 1 + stripe) % _ATTEMPTS) for stripe in range(len(self.stripes))
@@ -57,10 +61,10 @@ class StripedConfig:
 
 
 def decode_untrusted(blob: bytes) -> StripedConfig:
-    """The config in `blob`.
+    """Decode the config in `blob`.
 
     Raises:
-        MalformedError: not a config of a StripedLoglet.
+        MalformedError: `blob` is not a config of a StripedLoglet.
     """
     try:
         fields = json.loads(blob)

@@ -1,4 +1,5 @@
-"""What a striped loglet says of itself: what each stripe says, in offsets of the whole, and which one has the first hole."""
+"""Evidence about a striped loglet: each stripe's own, in offsets of the whole, and the stripe with
+the first hole."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ async def explain(
 
 
 def evidence_of_whole(wholes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the stripes say as one, from what each says as a whole."""
+    """Facts about the loglet as a whole, combined from those of each stripe as a whole."""
     tails, trims, spares = ([whole.get(name) for whole in wholes] for name in ("tail", "trim", "spare"))
     facts: dict[str, Any] = {
         "tail": _least(tails),
@@ -67,7 +68,8 @@ def evidence_of_whole(wholes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _of_the_whole(layout: StripedLayout, stripe: int, piece: Evidence) -> Evidence:
     facts = dict(piece.facts)
     for name in _OFFSETS:
-        # Where a stripe has dropped nothing, nothing is dropped: not what comes before its first slot either.
+        # If one stripe has dropped nothing, nothing is dropped: not what comes before its first
+        # slot either.
         if facts.get(name) is not None and (name != "trim" or facts[name] > 0):
             facts[name] = offset_of(layout.slot(stripe, facts[name]))
     if "by" in facts:
@@ -81,5 +83,8 @@ def _least(facts: Sequence[Any]) -> Any:
 
 
 def _sealed(bits: Sequence[bool | None]) -> bool | None:
-    """As the loglet: a stripe that is sealed takes no more, but what is under way at the others may still be acknowledged."""
+    """Seal state of the whole: True, False, or None if undecided.
+
+    A sealed stripe takes no more, but appends under way at the others may still be acknowledged.
+    """
     return True if all(bits) else False if all(bit is False for bit in bits) else None

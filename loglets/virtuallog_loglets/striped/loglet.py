@@ -1,4 +1,4 @@
-"""The client of a StripedLoglet: what `virtuallog.contract.loglet.Loglet` promises, by calls to the loglets that are its stripes."""
+"""Client of a StripedLoglet: implements `virtuallog.contract.loglet.Loglet` by calls to its stripes."""
 
 from __future__ import annotations
 
@@ -29,32 +29,33 @@ from virtuallog_loglets.striped.drivers.append_barrier import AppendBarrier
 from virtuallog_loglets.striped.drivers.fan_out import all_of, ask_all, raise_worst
 
 WAIT_SECONDS: Final = 2.0
-"""How long `wait_tail` waits before it returns the tail as it is."""
+"""Time in seconds that `wait_tail` waits before it returns the tail unchanged."""
 FILLER_PLACES: Final = 1024
-"""Of one filler: 4 KiB."""
+"""Most places of one filler: 4 KiB."""
 CHECKS_MAX: Final = 3
-"""A stripe that was sealed and then seems open has been asked at a bad moment; one that keeps saying so is broken."""
+"""Most rounds of one tail check. A stripe that was sealed and then seems open has been asked at a
+bad moment; one that keeps saying so is broken."""
 
 _SEALED = CrashPoint("striped: one stripe more is sealed, the others may not be")
 
 
 @attrs.define(eq=False)
 class StripedLoglet:
-    """One client."""
+    """Client of one StripedLoglet."""
 
     _stripes: Sequence[Loglet]
     _environment: Environment
     _filler_places: int = FILLER_PLACES
     _layout: StripedLayout = attrs.field(init=False)
     _progress: StripeProgress = attrs.field(init=False)
-    _waiting: AppendBarrier = attrs.field(init=False)
+    _barrier: AppendBarrier = attrs.field(init=False)
     _read_budget: StripeReadBudget = attrs.field(init=False)
     _batch_wrapper: BatchWrapper = attrs.field(factory=BatchWrapper, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._layout = StripedLayout(len(self._stripes))
         self._progress = StripeProgress(self._layout)
-        self._waiting = AppendBarrier(self._progress, self._stripes, self._environment, self._filler_places)
+        self._barrier = AppendBarrier(self._progress, self._stripes, self._environment, self._filler_places)
         self._read_budget = StripeReadBudget(len(self._stripes))
 
     async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
@@ -64,18 +65,22 @@ class StripedLoglet:
         wrapped = self._batch_wrapper.wrap(batch, opens=opens)
         place = await self._append_to(stripe, wrapped, opens=opens)
         slot = self._layout.slot(stripe, place)
-        await self._waiting.wait(slot)
+        await self._barrier.wait(slot)
         first = offset_of(slot)
         return range(first, first + batch.count)
 
     async def check_tail(self) -> Tail:
-        """As promised. All stripes are open, or else all are sealed, by this call if need be, and asked once more."""
+        """Check the tail as the contract says.
+
+        All stripes are open; or all are sealed, by this call if need be, and their tails are read
+        again after that.
+        """
         for _ in range(CHECKS_MAX):
             answers = await ask_all({number: stripe.check_tail for number, stripe in enumerate(self._stripes)})
             tails = {number: answer for number, answer in answers.items() if isinstance(answer, Open | Sealed)}
             for number, tail in tails.items():
                 if isinstance(tail, Open):
-                    self._waiting.learn(number, tail.tail)
+                    self._barrier.learn(number, tail.tail)
             sealed = sum(isinstance(tail, Sealed) for tail in tails.values())
             if sealed in {0, len(answers)} and len(tails) == len(answers):
                 end = offset_of(self._layout.first_hole([tail.tail for tail in tails.values()]))
@@ -96,7 +101,7 @@ class StripedLoglet:
             tail = await self._stripes[stripe].wait_tail(LogletOffset(place))
             if isinstance(tail, Sealed):
                 return await self.check_tail()
-            self._waiting.learn(stripe, tail.tail)
+            self._barrier.learn(stripe, tail.tail)
         return Open(offset_of(filled))
 
     async def read(self, start: LogletOffset, stop: LogletOffset, max_bytes: int) -> Sequence[Placed]:
@@ -125,7 +130,8 @@ class StripedLoglet:
         await all_of({number: partial(_seal, stripe) for number, stripe in enumerate(self._stripes)})
 
     async def prefix_trim(self, offset: LogletOffset) -> LogletOffset:
-        """As promised. A slot is an entry of a stripe, and goes as a whole: a trim stops before the one that `offset` is in."""
+        """Trim as the contract says. A slot is one entry of a stripe and goes as a whole, so a trim
+        stops before the slot that `offset` is in."""
         if offset_of(self._progress.filled) < offset:
             offset = LogletOffset(min(offset, (await self.check_tail()).tail))
         slot = slot_of(offset)
@@ -138,25 +144,26 @@ class StripedLoglet:
         return LogletOffset(offset_of(self._layout.first_hole(list(points.values()))))
 
     async def _append_to(self, stripe: int, wrapped: Batch, *, opens: bool) -> int:
-        """The place that a wrapped batch has in its stripe."""
-        self._waiting.offered(stripe)
+        """Append a wrapped batch to its stripe. Returns its place there."""
+        self._barrier.offered(stripe)
         try:
             place = (await self._stripes[stripe].append(wrapped, opens=opens)).start
-            self._waiting.placed(stripe, place)
+            self._barrier.placed(stripe, place)
         except OutOfOrderError as error:
             raise self._batch_wrapper.translate(wrapped.session, error) from error
         except (SealedError, ReconfigurationNeededError) as error:
-            self._waiting.fail(stripe, error)  # no stripe can do without the others
+            self._barrier.fail(stripe, error)  # no stripe can do without the others
             raise
         finally:
-            self._waiting.answered(stripe)
+            self._barrier.answered(stripe)
         return place
 
     async def _seal_the_others(self) -> None:
         try:
             await self.seal()
         except ForbiddenError as error:
-            # Some stripe is sealed, and this client may not seal the rest. The chain will say what follows.
+            # Some stripe is sealed, and this client may not seal the rest. The chain will say
+            # what follows.
             raise SealedError(f"sealed, and left to others: {error}") from error
 
 

@@ -1,10 +1,12 @@
-"""Chooses the stripes of a new StripedLoglet, and puts those of a closed one on other servers.
+"""Choice of the stripes of a new StripedLoglet, and moves of closed ones to other servers.
 
-Each stripe is planned by the planner of its own kind, with its own wish for servers. What makes it worth while is that stripes do
-not share what limits one loglet, which is who orders its entries (Delos, section 4.2.2). Two ways:
+Each stripe is planned by the planner of its own kind, with its own wish for servers. Striping helps
+if the stripes do not share what limits one loglet, which is the sequencer (Delos, section 4.2.2).
+Two ways:
 
-* rotating: all stripes are on the same servers, and the sequencers of them on as many nodes as there are;
-* sharded: `groups=1,2,3;4,5,6`, where each stripe has servers of its own, and keeps to itself when one fails (`stripe_placement.py`).
+* rotating: all stripes are on the same servers, and their sequencers on as many nodes as there are;
+* sharded: `groups=1,2,3;4,5,6`. Each stripe has its own servers, and stays apart when one fails
+  (`core/stripe_placement.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from virtuallog_loglets.striped.config import KIND, STRIPES_MAX, StripedConfig, 
 from virtuallog_loglets.striped.core import stripe_placement
 
 SEQUENCER: Final = "sequencer"
-"""The role of nodes that can order: stripes take turns among them."""
+"""Role of nodes that can order; stripes take turns among them."""
 OF_DEFAULT: Final = "native"
 STRIPES_DEFAULT: Final = 2
 
@@ -36,27 +38,27 @@ SETTINGS: Final = {
     "sequencers": "which nodes order; stripes take turns among them",
     "of": f"the kind of the stripes; {OF_DEFAULT}",
 }
-"""What an operator may set, and what it means."""
+"""Settings that an operator may give, with help text."""
 _PASSED_ON: Final = ("servers", "replicas")
-"""To the planner of each stripe."""
+"""Settings passed on to the planner of each stripe."""
 
 
 def kind_of_stripes(providers: Mapping[str, LogletProvider], of: str) -> LogletProvider:
-    """The provider of the stripes.
+    """Provider of the stripes.
 
     Raises:
         UnknownKindError: it is not installed.
-        UnsupportedError: loglets of this kind can be no stripes.
+        UnsupportedError: loglets of this kind cannot be stripes.
     """
     provider = inner(providers, of)
     if not provider.contiguous:
-        # The holes of a sparse stripe would be places of the whole that nobody ever fills.
+        # The holes of a sparse stripe would be slots of the whole that no client ever fills.
         raise UnsupportedError(f"{of} loglets can be no stripes: between two entries there may be places without any")
     return provider
 
 
 def replicated_kind(providers: Mapping[str, LogletProvider], of: str) -> ReplicatedProvider:
-    """The same, of stripes that are copies on nodes.
+    """Provider of the stripes, which must be replicated on nodes.
 
     Raises:
         UnsupportedError: they are not.
@@ -92,7 +94,8 @@ def plan(
 def move(
     provider: ReplicatedProvider, segment: SegmentId, config: StripedConfig, servers: Sequence[NodeId]
 ) -> StripedConfig:
-    """See `ReplicatedProvider.move`. Every stripe replaces those of its own servers that leave."""
+    """Config of the closed loglet on other servers (see `ReplicatedProvider.move`). Every stripe
+    replaces those of its own servers that leave."""
     former = placement(provider, config).servers
     chosen = set(servers)
     if len(chosen) != len(servers) or len(chosen) != len(former):
@@ -119,7 +122,7 @@ def placement(provider: ReplicatedProvider, config: StripedConfig) -> Placement:
 def _apart(
     provider: ReplicatedProvider, cluster: Cluster, former: Sequence[bytes], planned: Sequence[bytes]
 ) -> Cluster:
-    """The cluster as the planner of the next stripe is to see it."""
+    """Cluster as the planner of the next stripe is to see it."""
     former_servers, chosen = ([_servers(provider, config) for config in configs] for configs in (former, planned))
     role = provider.placement(former[len(planned)]).role
     return stripe_placement.candidates(cluster, role, len(planned), former_servers, chosen)
@@ -138,7 +141,7 @@ def _settable(providers: Mapping[str, LogletProvider], of: str) -> LogletProvide
 
 
 def _wishes(settings: Mapping[str, str], former: int) -> list[dict[str, str]]:
-    """What each stripe asks of its planner."""
+    """Settings for the planner of each stripe."""
     shared = {name: settings[name] for name in _PASSED_ON if name in settings}
     if "groups" in settings:
         if "servers" in settings:
@@ -163,7 +166,7 @@ def _count(settings: Mapping[str, str], former: int) -> int:
 
 
 def _orders(cluster: Cluster, settings: Mapping[str, str]) -> list[NodeId]:
-    """The nodes whose turn it is to order a stripe, one after the other."""
+    """Nodes that order the stripes, in turn."""
     if "sequencers" in settings:
         nodes = [planning.parse_node("sequencers", part) for part in settings["sequencers"].split(",")]
         return [planning.living("sequencers", cluster, node, SEQUENCER).node for node in nodes]

@@ -1,4 +1,4 @@
-"""StripedLoglets as a pluggable kind: plans them, opens clients of them, moves closed ones. They have no roles of their own."""
+"""Provider of StripedLoglets: plans them, opens clients, moves closed ones. They have no roles of their own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from virtuallog_loglets.striped.loglet import StripedLoglet
 
 @attrs.define(eq=False)
 class StripedProvider(ServerlessProvider):
-    """See `virtuallog.contract.provider.LogletProvider`, `virtuallog.contract.provider.ReplicatedProvider`, `virtuallog.contract.provider.CompositeProvider`."""
+    """`LogletProvider`, `ReplicatedProvider` and `CompositeProvider` of the striped kind
+    (`virtuallog.contract.provider`)."""
 
     color: ClassVar = "violet"
     trials: ClassVar[Mapping[str, Mapping[str, str]]] = {"striped": {"stripes": "2", "servers": "1,2,3"}}
@@ -58,7 +59,8 @@ class StripedProvider(ServerlessProvider):
         return {**decoded.others, "of": decoded.of, "stripes": stripes, **moved}
 
     def open(self, segment: SegmentId, config: bytes, environment: Environment) -> Loglet:
-        """
+        """Open a client of the loglet.
+
         Raises:
             UnknownKindError, UnsupportedError: loglets of the kind that the config names cannot be stripes.
             MalformedError: not a config of this kind.
@@ -103,7 +105,7 @@ class StripedProvider(ServerlessProvider):
         pace: Pace,
         lost: Collection[NodeId] = (),
     ) -> None:
-        """One stripe after the other, so that what is under way at a time is as bounded as of one."""
+        """Copy one stripe after the other, so that no more is under way at a time than for a single loglet."""
         former, latter = decode_untrusted(config), decode_untrusted(target)
         provider, layout = self._stripes(former), StripedLayout(len(former.stripes))
         for number, part in enumerate(former.parts(segment)):

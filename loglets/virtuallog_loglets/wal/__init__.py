@@ -1,6 +1,7 @@
-"""A segmented write-ahead log with group commit, preallocated segments and checksummed recovery.
+"""Segmented write-ahead log with group commit, preallocated segments and checksummed recovery.
 
-It knows nothing of loglets: records are (kind, bytes). See `log.py` for the contract, `format.py` for the files.
+It knows nothing of loglets: records are (kind, bytes). `log.py` has the contract,
+`core/segment_format.py` the file format, `recovery.py` the restart, `scrub.py` the search for rot.
 """
 
 from virtuallog_loglets.wal.core.record import Address, WalRecord

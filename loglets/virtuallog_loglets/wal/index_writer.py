@@ -1,8 +1,9 @@
-"""Keeps an index beside each closed segment, so that the next recovery need not read the segment.
+"""Writer of index files beside closed segments, so that the next recovery need not read the
+segments.
 
-Nothing waits for an index and nothing is lost without one, so whatever goes wrong here is passed over: the recovery
-reads that segment then. For the same reason there is no crash point in which an index could be half true: its checksum
-covers all of it, and it is made of a state that is durable.
+Nothing waits for an index and nothing is lost without one. So errors here are ignored: the recovery
+reads that segment then. For the same reason no crash can leave a half-true index: its checksum
+covers all of it, and it is made of a durable state.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from virtuallog.contract.ports import File, Storage
 from virtuallog_loglets.wal.core import index_format
 
 _WRITE_BYTES: Final = 1 << 20
-"""Of one synced write. A group commit may stand behind one: an index of tiny records has some megabytes."""
+"""Bytes of one synced write. A group commit may wait for one: an index of tiny records has some megabytes."""
 
 _CREATED = CrashPoint("wal: an index has been made, and is not written", rare=True)
 _WRITTEN = CrashPoint("wal: the index of a closed segment is durable", rare=True)
@@ -29,21 +30,28 @@ log = structlog.get_logger(__name__)
 
 
 class IndexedState(Protocol):
-    """The user's side: someone who folds records into a state."""
+    """The user of the log: folds records into a state and can index it."""
 
     def index(self, sequence: int) -> bytes:
-        """What the records of this closed segment say, as of now: what is not needed any more may be left out, and so may
-        what the snapshot says that the next segment begins with. Called when all of it is durable."""
+        """Encode what the records of this closed segment say, as of now. Called when all of it is
+        durable.
+
+        It may leave out what is not needed any more, and what the snapshot at the head of the next
+        segment says.
+        """
         ...
 
     def restore_untrusted(self, sequence: int, index: bytes) -> bool:
-        """Take in what `index` once gave, in place of the records: called in the order of the log, between the replays
-        of other segments. Returns False if it cannot be used; then nothing was changed, and the records are replayed."""
+        """Take in what `index` once returned, in place of the records.
+
+        Called in the order of the log, between the replays of other segments. Returns False if it
+        cannot be used; then nothing was changed, and the records are replayed.
+        """
         ...
 
 
 class IndexWriter:
-    """Writes indexes in the background, oldest segment first."""
+    """Background writer of indexes, oldest segment first."""
 
     def __init__(
         self,
@@ -52,12 +60,13 @@ class IndexWriter:
         closed: Iterable[tuple[int, tuple[int, int]]],
         first: Callable[[], int],
     ) -> None:
-        """
+        """Create the writer; `run` does the work.
+
         Args:
-            storage: of the log.
-            indexes: asked for the content.
+            storage: storage of the log.
+            indexes: user that encodes the content.
             closed: sequence and footer (end, records) of closed segments that have no index yet.
-            first: the lowest segment that is not dropped, as of now.
+            first: returns the lowest segment that is not dropped, as of now.
         """
         self._storage = storage
         self._indexes = indexes
@@ -66,12 +75,12 @@ class IndexWriter:
         self._work = trio.lowlevel.ParkingLot()
 
     def add(self, sequence: int, footer: tuple[int, int]) -> None:
-        """A segment has been closed; everything in it has been called back."""
+        """Add a segment that has been closed. Everything in it has been called back."""
         self._closed.append((sequence, footer))
         self._work.unpark_all()
 
     async def run(self) -> None:
-        """Until cancelled, or until the disk fails: whoever must know that finds out by himself."""
+        """Write indexes until cancelled or until the disk fails. Other parts of the log report that failure."""
         while True:
             if not self._closed:
                 await self._work.park()
@@ -86,7 +95,7 @@ class IndexWriter:
 
     async def _write(self, sequence: int, footer: tuple[int, int]) -> None:
         name = index_format.name_of(sequence)
-        await self._storage.remove(name)  # a torn one, from the life before
+        await self._storage.remove(name)  # a torn one, from the process before
         image = index_format.encode(sequence, footer, self._indexes.index(sequence))
         file = await self._storage.create(name, len(image))
         _CREATED.reached()
@@ -101,7 +110,7 @@ class IndexWriter:
 async def restored_untrusted(
     storage: Storage, names: Iterable[str], sequence: int, footer: tuple[int, int], indexes: IndexedState
 ) -> bool:
-    """Whether the user has taken in the index of a closed segment, in place of its records.
+    """True if the user has taken in the index of a closed segment, in place of its records.
 
     Raises:
         StorageError: the disk cannot be read.

@@ -1,27 +1,27 @@
-"""The log: one appender task over a `Storage`, with group commit and callbacks.
+"""Write-ahead log: one appender task over a `Storage`, with group commit and callbacks.
 
-The appender takes everything that is queued, writes it with one call, syncs once, then calls back in order. While the
-disk works the next group queues up: load makes groups larger, not waits longer. Nothing is called back before the
-sync; nothing is written to a segment after a write or a sync of the log has failed.
+The appender takes everything that is queued, writes it with one call, syncs once, then calls back
+in order. While the disk works the next group queues up: load makes groups larger, not waits longer.
+Nothing is called back before the sync. Nothing is written to a segment after a write or a sync of
+the log has failed.
 
-Follows the group commit of YugabyteDB and Kudu (specs, B3 to B5), with their gaps closed: a failure poisons the log,
-the tail is cut and synced before a segment is continued, and a full disk leaves room for seals and trims.
+Follows the group commit of YugabyteDB and Kudu (specs, B3 to B5), with their gaps closed: a failure
+poisons the log, the tail is cut and synced before a segment is continued, and a full disk leaves
+room for seals and trims.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import attrs
 import trio
-from crc32c import crc32c
 
 from virtuallog.contract.crash_points import CrashPoint
 from virtuallog.contract.errors import (
     BeyondTailError,
-    CorruptionError,
     DiskFullError,
     OverloadedError,
     StorageError,
@@ -38,12 +38,9 @@ from virtuallog_loglets.wal.core.segment import Segment, size_of
 from virtuallog_loglets.wal.index_writer import IndexedState, IndexWriter
 from virtuallog_loglets.wal.metrics import WalMetrics, WalStatistics
 from virtuallog_loglets.wal.recovery import RecoveredLog, recover_log
-from virtuallog_loglets.wal.scrub import check_closed_untrusted
-from virtuallog_loglets.wal.segment_files import SegmentFiles
+from virtuallog_loglets.wal.segment_check import ScrubThrottle, check_closed_untrusted
+from virtuallog_loglets.wal.segment_files import SegmentFiles, read_record
 from virtuallog_loglets.wal.settings import WalSettings
-
-_READ_BYTES: int = 8 << 10
-"""What `read` asks for at first: most records in one read, and little to copy in vain."""
 
 _WRITING = CrashPoint("wal: a group is encoded, nothing is written")
 _SYNCED = CrashPoint("wal: a group is durable, nobody has been told")
@@ -51,7 +48,8 @@ _BEGUN = CrashPoint("wal: a segment and its snapshot are durable, nobody has bee
 _CLOSED = CrashPoint("wal: a segment is closed, the next one has not begun", rare=True)
 
 AppendCallback: TypeAlias = Callable[[Sequence[Address] | VirtualLogError], None]
-"""Called once with the addresses of the records, or with the error. Must not block and must not raise."""
+"""Callback of an append: called once with the addresses of the records, or with the error. Must not
+block or raise."""
 
 
 @attrs.define(eq=False)  # not frozen: made on the hottest path, and frozen classes take twice as long to make
@@ -75,16 +73,19 @@ class WriteAheadLog:
         now: Callable[[], float] = lambda: 0.0,
         indexes: IndexedState | None = None,
     ) -> None:
-        """Use `open`."""
+        """Private; use `open`."""
         self._settings = settings
         self._now = now
         self._meter = WalMetrics()
         self._segment_files = SegmentFiles(storage, settings, recovered, self._wake)
-        self._indexer: IndexWriter | None = None
+        self._index_writer: IndexWriter | None = None
         if indexes is not None:
-            self._indexer = IndexWriter(storage, indexes, recovered.without_index, lambda: self._segment_files.first)
+            self._index_writer = IndexWriter(
+                storage, indexes, recovered.without_index, lambda: self._segment_files.first
+            )
         self.unread = tuple(recovered.unread)
-        """Closed segments that `open` has not read, since there was an index. Some may have been dropped meanwhile."""
+        """Closed segments that `open` has not read, since there was an index. Some may have been
+        dropped meanwhile."""
         self._file: File | None = None
         self._segment: Segment | None = None
         if recovered.active is not None:
@@ -95,7 +96,7 @@ class WriteAheadLog:
         self._queued_bytes = 0
         self._parked: trio.lowlevel.Task | None = None
         self._ended: VirtualLogError | None = None
-        """Why no append is taken any more: poisoned, or `run` has ended."""
+        """Error for every further append (poisoned, or `run` has ended); None while appends are accepted."""
         self._groups = self._records = self._syncs = 0
 
     @classmethod
@@ -107,17 +108,19 @@ class WriteAheadLog:
         now: Callable[[], float] = lambda: 0.0,
         indexes: IndexedState | None = None,
     ) -> WriteAheadLog:
-        """Recover the log in `storage` (an empty one makes a new log): call `replay` for every record, in order.
+        """Recover the log in `storage` (an empty one makes a new log): call `replay` for every
+        record, in order.
 
-        A torn tail, which no append was acknowledged for, is cut off. All that was replayed is durable on return.
+        A torn tail, for which no append was acknowledged, is cut off. Everything replayed is
+        durable on return.
 
         Args:
-            storage: of this log alone.
-            settings: may differ from those the files were written with.
+            storage: storage of this log alone.
+            settings: may differ from those with which the files were written.
             replay: must not block.
             now: a monotonic clock in seconds, for the times in `metrics`; without one they are 0.
-            indexes: who makes indexes of closed segments, and takes them in place of the replay of their records: then
-                `open` need not read those segments (see `check`).
+            indexes: user that makes indexes of closed segments, and takes them in place of the replay of their records.
+                Then `open` need not read those segments (see `check`).
 
         Raises:
             CorruptionError: stored bytes have changed, or a segment is missing. Stop using this copy.
@@ -132,13 +135,16 @@ class WriteAheadLog:
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """The appender: takes everything queued, writes it, syncs once, calls back in order; until cancelled.
+        """Run the appender until cancelled: take everything queued, write it, sync once, call back
+        in order.
 
-        `snapshot` is called between groups, when a new segment begins. At that moment every earlier append has been
-        called back. What it returns is written first in the new segment, becomes durable together with the first
-        group in it and is replayed like any other record, so that any prefix of segments can be dropped.
+        `snapshot` is called between groups, when a new segment begins. At that moment every earlier
+        append has been called back. Its result is written first in the new segment, becomes durable
+        together with the first group there, and is replayed like any other record. So any prefix of
+        segments can be dropped.
 
-        After a cancellation nothing is called back any more: what was queued is unknown to its callers.
+        After a cancellation nothing is called back any more: the outcome of queued appends is
+        unknown.
 
         Raises:
             StorageError: a write or a sync failed; every append has been, and will be, answered with it.
@@ -146,27 +152,29 @@ class WriteAheadLog:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._segment_files.run)
-                if self._indexer is not None:
-                    nursery.start_soon(self._indexer.run)
+                if self._index_writer is not None:
+                    nursery.start_soon(self._index_writer.run)
                 self._segment_files.make_spare()
                 task_status.started()
                 failure = await self._append_groups(snapshot)
                 nursery.cancel_scope.cancel()
         finally:
-            # Cancelled: whoever is still queued is not called back, since nobody is left who could act on it.
+            # Cancelled: queued appends are not called back, since no caller is left that could
+            # act on it.
             self._ended = self._ended or UnavailableError("the write-ahead log has stopped")
         raise failure
 
     def append(self, records: Sequence[WalRecord], done: AppendCallback, *, essential: bool = False) -> None:
         """Queue `records`, in this order and after everything queued before. Never blocks.
 
-        `done` is called on the event loop: with the addresses once all of the records are durable, in the order of
-        the appends; or with the error. A refusal (nothing was queued) is reported before `append` returns. A crash may
-        keep any prefix of the records of an append that was not called back.
+        `done` is called on the event loop: with the addresses once all of the records are durable,
+        in the order of the appends; or with the error. A refusal (nothing was queued) is reported
+        before `append` returns. A crash may keep any prefix of the records of an append that was
+        not called back.
 
         Args:
             records: at least one; together at most `group_bytes_max`.
-            done: told the outcome.
+            done: receives the outcome.
             essential: may use the headroom of a full disk (seals, trims, repairs).
 
         Errors given to `done`:
@@ -187,7 +195,7 @@ class WriteAheadLog:
             self._wake()
 
     async def read(self, address: Address) -> WalRecord:
-        """The record at an address that `append` or `replay` gave.
+        """Read the record at an address that `append` or `replay` gave.
 
         Raises:
             TrimmedError: its segment has been dropped; `first` is the lowest address that may still be read.
@@ -203,23 +211,23 @@ class WriteAheadLog:
             raise BeyondTailError(position=address, tail=tail)
         try:
             async with self._segment_files.reading(sequence) as file:
-                return await _read_record(file, sequence, offset)
+                return await read_record(file, sequence, offset)
         except StorageError:
-            if sequence < self._segment_files.first:  # dropped meanwhile: its file was closed under us
+            if sequence < self._segment_files.first:  # dropped meanwhile: its file was closed during the read
                 raise self._trimmed() from None
             raise
 
     @property
     def closed(self) -> range:
-        """The segments that have a successor, and are not dropped."""
+        """Segments that have a successor and are not dropped."""
         return range(self._segment_files.first, self._segment_files.next_sequence - 1)
 
-    async def check(self, sequence: int, rest: Callable[[int], Awaitable[None]]) -> None:
+    async def check(self, sequence: int, rest: ScrubThrottle) -> None:
         """Read a closed segment, a part at a time, and compare all of it with its checksums.
 
         Args:
             sequence: one of `closed` or `unread`.
-            rest: waited for after each part, with its size.
+            rest: awaited after each part, with the part's size in bytes.
 
         Raises:
             TrimmedError: it has been dropped.
@@ -233,14 +241,16 @@ class WriteAheadLog:
             async with self._segment_files.reading(sequence) as file:
                 await check_closed_untrusted(file, sequence, rest)
         except StorageError:
-            if sequence < self._segment_files.first:  # dropped meanwhile: its file was closed under us
+            if sequence < self._segment_files.first:  # dropped meanwhile: its file was closed during the read
                 raise self._trimmed() from None
             raise
 
     def drop_before(self, address: Address) -> None:
-        """Allow every segment that lies wholly below `address` to be deleted; the active one never is.
+        """Allow every segment that lies wholly below `address` to be deleted; the active one never
+        is.
 
-        Such segments are unreadable at once; their files go in the background, oldest first, while `run` runs.
+        Such segments are unreadable at once. Their files are deleted in the background, oldest
+        first, while `run` runs.
         """
         newest = self._segment_files.next_sequence - 1
         if self._segment is not None and not self._segment.synced:
@@ -249,7 +259,7 @@ class WriteAheadLog:
 
     @property
     def full(self) -> bool:
-        """The disk had no room for the next segment: what is left in this one is the last."""
+        """True if the disk had no room for the next segment: the rest of this one is the last room."""
         return self._segment_files.full
 
     def statistics(self) -> WalStatistics:
@@ -271,7 +281,7 @@ class WriteAheadLog:
 
     @property
     def _free_bytes(self) -> int:
-        """For records: in the active segment and the spare."""
+        """Bytes left for records: in the active segment and the spare."""
         active = self._segment.room if self._segment is not None else 0
         return active + (self._settings.segment_bytes if self._segment_files.has_spare else 0)
 
@@ -288,19 +298,19 @@ class WriteAheadLog:
         if self._queued_bytes + size > settings.queue_bytes_max:
             return OverloadedError(f"{self._queued_bytes} bytes wait for the disk")
         if self._segment_files.full and not essential and self._queued_bytes + size > self._room(essential=False):
-            self._segment_files.make_spare()  # the caller's pace of retrying is ours
+            self._segment_files.make_spare()  # the caller's retries set the pace of attempts to make the spare
             return _disk_full()
         return None
 
     def _room(self, *, essential: bool) -> int:
-        """What such records may take of the active segment."""
+        """Bytes of the active segment that such records may take."""
         if self._segment is None:
             return 0
         reserved = 0 if essential or self._segment_files.has_spare else self._settings.headroom_bytes
         return self._segment.room - reserved
 
     async def _append_groups(self, snapshot: Callable[[], Sequence[WalRecord]]) -> StorageError:
-        """Write groups until the disk fails; then answer everybody with that error, and return it."""
+        """Write groups until the disk fails; then answer all appends with that error, and return it."""
         try:
             while True:
                 if self._segment_files.failure is not None:
@@ -314,13 +324,13 @@ class WriteAheadLog:
                 elif self._segment_files.full:
                     self._refuse_first()
                 else:
-                    await self._park()  # until the shelf has made the spare, or could not
+                    await self._park()  # until the spare has been made, or could not be made
         except StorageError as error:
             self._poison(error)
             return error
 
     async def _write_group(self) -> None:
-        """Write what is queued and fits, sync once, call back. Not cancelled once the disk has been asked."""
+        """Write what is queued and fits, sync once, call back. Not cancelled once the write has begun."""
         assert self._segment is not None
         segment, chunks, self._opening = self._segment, self._opening, []
         offset, records = segment.synced, segment.records
@@ -350,7 +360,8 @@ class WriteAheadLog:
         try:
             await self._file.write_synced(offset, chunks)
         except DiskFullError as error:
-            # No excuse here: the space was allocated when the segment was made. Whether a part was written is unknown.
+            # No excuse here: the space was allocated when the segment was made. Whether a part
+            # was written is unknown.
             raise StorageError(f"{self._file.name}: {error}") from error
         self._syncs += 1
 
@@ -370,14 +381,15 @@ class WriteAheadLog:
         return group
 
     async def _roll(self, snapshot: Callable[[], Sequence[WalRecord]]) -> None:
-        """Close the active segment and begin the spare. The snapshot travels with the group that comes next."""
+        """Close the active segment and begin the spare. The snapshot travels with the next group."""
         if self._segment is not None:
             offset, footer = self._segment.footer()
             await self._write_synced(offset, [footer])
-            if self._indexer is not None:
-                self._indexer.add(self._segment.sequence, (self._segment.end, self._segment.records))
+            if self._index_writer is not None:
+                self._index_writer.add(self._segment.sequence, (self._segment.end, self._segment.records))
             _CLOSED.reached()
-        # No await from here to the write of the group: the snapshot is the state behind all earlier appends.
+        # No await from here to the write of the group: the snapshot is the state behind all
+        # earlier appends.
         records = snapshot()
         size, limit = size_of(records), self._settings.snapshot_bytes_max
         if size > limit:
@@ -388,21 +400,23 @@ class WriteAheadLog:
         self._segment, self._opening = Segment.begin(sequence, self._file.size, records)
 
     def _refuse_first(self) -> None:
-        """The disk is full, and the first append in the queue does not fit into what is left for its kind."""
+        """Refuse the first append in the queue: the disk is full, and it does not fit into the room
+        left for its kind."""
         first = self._queue.popleft()
         self._queued_bytes -= first.size
         self._segment_files.make_spare()
         first.done(_disk_full())
 
     def _poison(self, error: StorageError) -> None:
-        """Take no append any more, for good, and answer those that wait."""
+        """Accept no more appends, for good, and answer those that wait."""
         self._ended = error
         waiting, self._queue, self._queued_bytes = self._queue, deque(), 0
         for append in waiting:
             append.done(error)
 
     async def _park(self) -> None:
-        """Wait for `_wake`. Cancelling it loses nothing: the queue and the shelf keep what there is to do."""
+        """Wait for `_wake`. Cancelling it loses nothing: the queue and the segment files keep what
+        there is to do."""
 
         def abort(_raise_cancel: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
             self._parked = None
@@ -430,18 +444,3 @@ class WriteAheadLog:
 
 def _disk_full() -> DiskFullError:
     return DiskFullError("the disk is full: what is left is kept for seals, trims and repairs")
-
-
-async def _read_record(file: File, sequence: int, offset: int) -> WalRecord:
-    start = await file.read(offset, _READ_BYTES)
-    header = fmt.parse_record_header_untrusted(start[: fmt.RECORD_HEADER_BYTES], sequence, offset)
-    if header is None:
-        raise CorruptionError(f"{file.name}: no valid record header at offset {offset}")
-    kind, length, checksum = header
-    end = fmt.RECORD_HEADER_BYTES + length
-    if end > len(start):
-        start += await file.read(offset + len(start), end - len(start))
-    payload = start[fmt.RECORD_HEADER_BYTES : end]
-    if len(payload) != length or crc32c(payload) != checksum:
-        raise CorruptionError(f"{file.name}: the record at offset {offset} does not match its checksum")
-    return WalRecord(kind, payload)

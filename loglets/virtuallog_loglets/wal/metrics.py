@@ -1,4 +1,4 @@
-"""What a write-ahead log tells about itself. Figures are added per group.                                        Pure."""
+"""Metrics of a write-ahead log. Figures are added per group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from virtuallog.contract.metrics import BYTES, COUNTS, SECONDS, Histogram, Metri
 
 @attrs.frozen(kw_only=True)
 class WalStatistics:
-    """The log at one moment. Counts begin at `open`."""
+    """State of a log at one moment. Counts begin at `open`."""
 
     segments: int
     bytes: int
@@ -25,7 +25,7 @@ class WalStatistics:
 
 @attrs.define(eq=False)
 class WalMetrics:
-    """Counts for one log."""
+    """Counters and histograms of one log."""
 
     sync_seconds: Histogram = attrs.field(
         factory=lambda: Histogram("virtuallog_wal_sync_seconds", "One write of a group and its sync.", SECONDS)
@@ -38,13 +38,13 @@ class WalMetrics:
     )
 
     def synced(self, records: int, size: int, seconds: float) -> None:
-        """One group is durable."""
+        """Record one durable group."""
         self.sync_seconds.observe(seconds)
         self.group_records.observe(records)
         self.group_bytes.observe(size)
 
     def metrics(self, now: WalStatistics, queue_bytes_max: int) -> list[MetricFamily]:
-        """The groups so far, and the files as they are."""
+        """Metric families: the groups so far, and the files as they are."""
         own = (self.sync_seconds, self.group_records, self.group_bytes)
         return [
             *(instrument.family() for instrument in own),

@@ -1,9 +1,12 @@
-"""From the files of a log to a log that can be continued: check the sequence, replay, cut the torn tail.
+"""Recovery: checks the sequence of a log's files, replays them and cuts the torn tail, so that the
+log can go on.
 
-The order of work is chosen so that a crash at any point of a recovery leaves a log that recovers the same way.
+The order of steps is chosen so that a crash at any point of a recovery leaves a log that recovers
+the same way.
 
-A closed segment that has an index is not read: its footer says that all of it had been synced, its user takes the index
-for its records. Damage in it is found by whoever reads it, and by `WriteAheadLog.check`. The last segment is always read.
+A closed segment that has an index is not read. Its footer says that all of it had been synced, and
+its user takes the index for its records. Damage in it is found by readers of its records, and by
+`WriteAheadLog.check`. The last segment is always read.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from virtuallog_loglets.wal.core.segment import Segment
 from virtuallog_loglets.wal.index_writer import IndexedState, restored_untrusted
 
 Footer: TypeAlias = tuple[int, int]
-"""(end, number of records)."""
+"""(end, number of records) of a closed segment."""
 
 _ZEROS: Final = bytes(1 << 20)
 
@@ -41,27 +44,28 @@ _CUT = CrashPoint("wal: a recovery has cut the tail, nothing is served")
 
 @attrs.frozen(kw_only=True)
 class RecoveredLog:
-    """What `recover_log` found."""
+    """Result of `recover_log`."""
 
     sizes: dict[int, int]
     """Size of each segment file that has begun, by sequence, ascending."""
     active: tuple[File, Segment] | None
-    """The last segment, if it can be continued."""
+    """The last segment and its file; None if it cannot be continued."""
     spare: File | None
-    """The zero-filled segment after the last, if there is one."""
+    """The zero-filled segment after the last; None if there is none."""
     next_sequence: int
     """Sequence of the first segment that has not begun."""
     without_index: list[tuple[int, Footer]]
-    """Closed segments that have been read since they have no index."""
+    """Closed segments that have been read because they have no index."""
     unread: list[int]
-    """Closed segments that an index stood for."""
+    """Closed segments for which an index stood."""
 
 
 async def recover_log(
     storage: Storage, segment_bytes: int, visit: RecordVisitor, indexes: IndexedState | None = None
 ) -> RecoveredLog:
-    """Visit every record in order, or have the index of its segment restored. On return all of them are durable, and
-    zeros follow the last one.
+    """Visit every record in order, or have the index of its segment restored.
+
+    On return all of them are durable, and zeros follow the last one.
 
     Raises:
         CorruptionError, MalformedError, StorageError: see `WriteAheadLog.open`.
@@ -93,7 +97,7 @@ async def _recover_closed(
     indexes: IndexedState | None,
     found: RecoveredLog,
 ) -> None:
-    """One segment that has a successor."""
+    """Recover one segment that has a successor."""
     file = await storage.open(fmt.name_of(sequence))
     found.sizes[sequence] = file.size
     try:
@@ -108,7 +112,8 @@ async def _recover_closed(
 
 
 async def _footer_untrusted(file: File, sequence: int) -> Footer | None:
-    """The footer of a segment whose header is sound as well; None if anything is wrong: reading it all will say what."""
+    """The footer of a segment whose header is sound as well. None if anything is wrong: reading all
+    of it will say what."""
     if file.size < fmt.SEGMENT_BYTES_MIN:
         return None
     ends = await file.read(0, fmt.HEADER_BYTES) + await file.read(file.size - fmt.FOOTER_BYTES, fmt.FOOTER_BYTES)
@@ -119,7 +124,8 @@ async def _footer_untrusted(file: File, sequence: int) -> Footer | None:
 
 
 async def _remove_orphans(storage: Storage, names: list[str], sequences: list[int]) -> None:
-    """Indexes whose segment is gone: a crash came between the two, or they were written while it was dropped."""
+    """Remove indexes whose segment is gone: a crash came between the two, or they were written
+    while it was dropped."""
     for name in names:
         sequence = index_format.sequence_in(name)
         if sequence is not None and sequence not in sequences[:-1]:
@@ -137,12 +143,13 @@ def _consecutive(found: list[int | None]) -> list[int]:
 async def _set_aside_unbegun(
     storage: Storage, sequences: list[int], segment_bytes: int
 ) -> tuple[File | None, tuple[File, bytes] | None]:
-    """Take the segments that never began off the end of `sequences`; the lowest is the spare if it is as good as new.
+    """Take the segments that never began off the end of `sequences`. The lowest is the spare if it
+    is as good as new.
+
+    The others are removed, the last one first, so that what is left is consecutive. The remains of
+    a torn first group in them must not be read as records later.
 
     Returns the spare, and the last segment that has begun with its bytes.
-
-    Others are removed, the last one first, so that what is left is consecutive: what a torn first group left in them
-    must not be read as records later.
     """
     spare = None
     while sequences:
@@ -171,11 +178,12 @@ async def _load(storage: Storage, sequence: int) -> tuple[File, bytes]:
 
 
 async def _continue_last(file: File, image: bytes, sequence: int, scanned: ScanResult) -> tuple[File, Segment] | None:
-    """Make what has been read durable and, in a segment that goes on, cut the torn tail.
+    """Make everything read durable and, in a segment that goes on, cut the torn tail.
 
-    What a killed process wrote may be readable and not durable, and a sync that failed before is not made good by a
-    new one: so the bytes that no later write vouches for are written again. A crash in the middle changes nothing: the
-    same bytes are written over themselves, and a tail that is partly zeros is still torn.
+    What a killed process wrote may be readable but not durable, and a new sync does not make up for
+    one that failed. So the bytes that no later write vouches for are written again. A crash in the
+    middle changes nothing: the same bytes are written over themselves, and a tail that is partly
+    zeros is still torn.
     """
     size = len(image)
     if scanned.closed:

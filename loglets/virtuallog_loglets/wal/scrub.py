@@ -1,31 +1,23 @@
-"""Reads what nobody reads: closed segments are checked slowly, in the background, so that rot is found while other copies
-still exist.
+"""Scrub: slow background check of closed segments, so that rot is found while other copies still
+exist.
 
-Right after a recovery it checks those that the recovery did not read, later all of them now and then.
+Right after a recovery it checks the segments that the recovery did not read; later all of them now
+and then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final
 
-from virtuallog.contract.errors import CorruptionError, TrimmedError
-from virtuallog.contract.ports import Clock, File
-from virtuallog_loglets.wal.core import segment_format as fmt
-from virtuallog_loglets.wal.core.scan import scan_part_untrusted
+from virtuallog.contract.errors import TrimmedError
+from virtuallog.contract.ports import Clock
+from virtuallog_loglets.wal.log import WriteAheadLog
+from virtuallog_loglets.wal.segment_check import ScrubThrottle
 
-if TYPE_CHECKING:
-    from virtuallog_loglets.wal.log import WriteAheadLog
-
-PART_BYTES: Final = 256 << 10
-"""Checked in one go: some milliseconds of the event loop, if the records are tiny."""
 BYTES_PER_SECOND: Final = 8 << 20
-"""A gigabyte in two minutes. Costs a few percent of one core, and less than that of any disk."""
+"""Pace of the check: a gigabyte in two minutes. Costs a few percent of one core, and less of any disk."""
 PAUSE_SECONDS: Final = 6 * 3600.0
-"""Between two looks at everything. Disks rot within months, and every read checks what it reads."""
-
-ScrubThrottle: TypeAlias = Callable[[int], Awaitable[None]]
-"""Called after so many bytes: sets the pace."""
+"""Seconds between two checks of everything. Disks rot within months, and every read checks what it reads."""
 
 
 async def scrub(wal: WriteAheadLog, clock: Clock) -> None:
@@ -33,7 +25,7 @@ async def scrub(wal: WriteAheadLog, clock: Clock) -> None:
 
     Raises:
         CorruptionError: a closed segment is not as it was written.
-        MalformedError: likewise, or somebody else has written there.
+        MalformedError: likewise, or another program has written there.
         StorageError: the disk cannot be read.
     """
 
@@ -51,41 +43,5 @@ async def scrub(wal: WriteAheadLog, clock: Clock) -> None:
 async def _check(wal: WriteAheadLog, sequence: int, rest: ScrubThrottle) -> None:
     try:
         await wal.check(sequence, rest)
-    except TrimmedError:  # its turn came too late
+    except TrimmedError:  # dropped before its turn
         return
-
-
-async def check_closed_untrusted(file: File, sequence: int, rest: ScrubThrottle) -> None:
-    """Compare every record of a closed segment with its checksum.
-
-    Raises:
-        CorruptionError, MalformedError, StorageError: see `scrub`.
-    """
-    ends = await file.read(0, fmt.HEADER_BYTES) + await file.read(file.size - fmt.FOOTER_BYTES, fmt.FOOTER_BYTES)
-    footer = fmt.parse_footer_untrusted(ends, sequence, file.name)
-    if footer is None or not fmt.is_header_untrusted(ends, sequence, file.name):
-        raise CorruptionError(f"{file.name}: the header or the footer is damaged")
-    at, records, length = fmt.HEADER_BYTES, 0, PART_BYTES
-    while at < footer[0]:
-        part = await file.read(at, min(length, footer[0] - at))
-        found, stop = scan_part_untrusted(part, sequence, at)
-        if found:
-            at, records, length = stop, records + found, PART_BYTES
-        else:
-            length = _longer_untrusted(part, sequence, at, footer[0], file.name)
-        await rest(len(part))
-    if (at, records) != footer:
-        raise CorruptionError(f"{file.name}: {records} records up to {at}, where the footer says {footer[1]}")
-
-
-def _longer_untrusted(part: bytes, sequence: int, at: int, end: int, where: str) -> int:
-    """How much must be read to see a record that did not fit into `part`.
-
-    Raises:
-        CorruptionError: no such record begins here.
-    """
-    header = fmt.parse_record_header_untrusted(part[: fmt.RECORD_HEADER_BYTES], sequence, at)
-    needed = 0 if header is None else fmt.RECORD_HEADER_BYTES + header[1]
-    if not len(part) < needed <= end - at:
-        raise CorruptionError(f"{where}: damaged at offset {at}, under a footer")
-    return needed

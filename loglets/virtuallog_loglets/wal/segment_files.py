@@ -1,23 +1,30 @@
-"""The segment files around the active one: the spare that is made ahead, and the closed ones until they are dropped.
+"""Segment files around the active one: the spare that is made ahead, and the closed ones until they
+are dropped.
 
-One background task makes the spare and deletes what has been dropped, oldest first, so that the files of a log are
-consecutive at every moment. A full disk is found out here: by a spare that cannot be made.
+One background task makes the spare and deletes dropped files, oldest first, so that the files of a
+log are consecutive at every moment. A full disk is found out here: by a spare that cannot be made.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Final
 
 import trio
+from crc32c import crc32c
 
 from virtuallog.contract.crash_points import CrashPoint
-from virtuallog.contract.errors import DiskFullError, StorageError
+from virtuallog.contract.errors import CorruptionError, DiskFullError, StorageError
 from virtuallog.contract.ports import File, Storage
 from virtuallog_loglets.wal.core import index_format
 from virtuallog_loglets.wal.core import segment_format as fmt
+from virtuallog_loglets.wal.core.record import WalRecord
 from virtuallog_loglets.wal.recovery import RecoveredLog
 from virtuallog_loglets.wal.settings import WalSettings
+
+_READ_BYTES: Final = 8 << 10
+"""Bytes of the first read for a record: most records fit, and little is copied in vain."""
 
 _SPARE = CrashPoint("wal: a spare segment is on the disk, nobody uses it")
 _DROPPED = CrashPoint("wal: a segment is dropped, its file is still there", rare=True)
@@ -25,13 +32,14 @@ _REMOVED = CrashPoint("wal: the file of a dropped segment is gone, others may fo
 
 
 class SegmentFiles:
-    """Segment files by sequence number. `changed` is called when the spare has been made, or could not be."""
+    """Segment files by sequence number. `changed` is called when the spare has been made, or could
+    not be made."""
 
     def __init__(
         self, storage: Storage, settings: WalSettings, recovered: RecoveredLog, changed: Callable[[], None]
     ) -> None:
         self.full = False
-        """The last attempt to make a spare found no room; stays until one succeeds."""
+        """True if the last attempt to make a spare found no room; stays until one succeeds."""
         self.failure: StorageError | None = None
         self._storage = storage
         self._settings = settings
@@ -50,7 +58,7 @@ class SegmentFiles:
 
     @property
     def first(self) -> int:
-        """The lowest sequence that may be read."""
+        """Lowest sequence that may be read."""
         return self._first
 
     @property
@@ -60,12 +68,12 @@ class SegmentFiles:
 
     @property
     def segments(self) -> int:
-        """Segments that may be read."""
+        """Number of segments that may be read."""
         return self._next_sequence - self._first
 
     @property
     def bytes(self) -> int:
-        """Bytes of all files, the spare and what waits for deletion included."""
+        """Bytes of all files, the spare and those that wait for deletion included."""
         return sum(self._sizes.values()) + (self._spare.size if self._spare is not None else 0)
 
     @property
@@ -82,12 +90,14 @@ class SegmentFiles:
         return sequence, file
 
     def make_spare(self) -> None:
-        """Make the spare if there is none. On a full disk: try once more; that is cheap where it fails at once."""
+        """Make the spare if there is none. On a full disk: try once more; that is cheap where it
+        fails at once."""
         self._retry = True
         self._work.unpark_all()
 
     def drop_below(self, sequence: int) -> None:
-        """Make all segments below unreadable now and delete their files soon. The caller keeps the active one."""
+        """Make all segments below unreadable now and delete their files soon. The caller keeps the
+        active one."""
         assert sequence < self._next_sequence
         if sequence > self._first:
             self._first = sequence
@@ -158,3 +168,24 @@ class SegmentFiles:
         unused = [key for key in self._open if key not in self._users and key != self._next_sequence - 1]
         for sequence in unused[: max(0, len(self._open) - self._settings.files_open_max + 1)]:
             await self._open.pop(sequence).close()
+
+
+async def read_record(file: File, sequence: int, offset: int) -> WalRecord:
+    """Read one record of a segment file.
+
+    Raises:
+        CorruptionError: the bytes there are not a whole record.
+        StorageError: the disk failed.
+    """
+    start = await file.read(offset, _READ_BYTES)
+    header = fmt.parse_record_header_untrusted(start[: fmt.RECORD_HEADER_BYTES], sequence, offset)
+    if header is None:
+        raise CorruptionError(f"{file.name}: no valid record header at offset {offset}")
+    kind, length, checksum = header
+    end = fmt.RECORD_HEADER_BYTES + length
+    if end > len(start):
+        start += await file.read(offset + len(start), end - len(start))
+    payload = start[fmt.RECORD_HEADER_BYTES : end]
+    if len(payload) != length or crc32c(payload) != checksum:
+        raise CorruptionError(f"{file.name}: the record at offset {offset} does not match its checksum")
+    return WalRecord(kind, payload)

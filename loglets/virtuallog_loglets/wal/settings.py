@@ -1,4 +1,4 @@
-"""What can be tuned about a log, and which combinations make sense."""
+"""Settings of a write-ahead log, and the check of their combination."""
 
 from __future__ import annotations
 
@@ -12,28 +12,32 @@ class WalSettings:
     """Sizes in bytes. Changing them never makes existing segments unreadable."""
 
     segment_bytes: int = 64 << 20
-    """Size of a segment file. Space comes back in whole segments, and each begins with a snapshot of its user's
-    state, so small ones trim finely and large ones snapshot rarely. The next segment is zero-filled ahead, so twice
-    this much disk is taken from the start."""
+    """Size of a segment file. Space comes back in whole segments, and each begins with a snapshot
+    of its user's state. So small ones trim finely and large ones snapshot rarely. The next segment
+    is zero-filled ahead, so twice this much disk is taken from the start."""
 
     record_bytes_max: int = 16 << 20
     """Largest record. Larger ones are refused with `TooLargeError` when they are offered."""
 
     group_bytes_max: int = 20 << 20
-    """About how much is written under one sync, and the limit of one `append` (all its records and their headers
-    together). A larger group has a better throughput, but whoever comes next waits longer. At least a record with its
-    header; together with the headroom at most three quarters of a segment: the last quarter is for the snapshot."""
+    """Approximate limit of what is written under one sync, and the limit of one `append` (all its
+    records and their headers together).
+
+    A larger group has a better throughput, but the next append waits longer. At least a record with
+    its header; together with the headroom at most three quarters of a segment: the last quarter is
+    for the snapshot.
+    """
 
     queue_bytes_max: int = 64 << 20
-    """How much may wait for the disk before `append` answers `OverloadedError`. Bounds memory; a few groups' worth
-    keeps the disk busy. At least `group_bytes_max`."""
+    """Bytes that may wait for the disk before `append` answers `OverloadedError`. Bounds memory; a
+    few groups' worth keeps the disk busy. At least `group_bytes_max`."""
 
     headroom_bytes: int = 16 << 20
-    """What the last segment keeps free for essential records (seals, trims, repairs) once the disk is full. Ordinary
-    records use it only when the next segment is already there."""
+    """Bytes that the last segment keeps free for essential records (seals, trims, repairs) once the
+    disk is full. Ordinary records use them only if the next segment already exists."""
 
     files_open_max: int = 64
-    """How many closed segments are kept open for reading."""
+    """Most closed segments kept open for reading."""
 
     def __attrs_post_init__(self) -> None:
         self._require(self.segment_bytes < 1 << 32, "segment_bytes must be below 4 GiB: addresses keep 32 bits for it")

@@ -1,9 +1,9 @@
-"""The config of a ZooKeeperLoglet in the chain: JSON, so that it outlives every binary.                                 Pure.
+"""Config of a ZooKeeperLoglet in the chain: JSON, so that it outlives every binary.
 
     {"hosts": "10.0.0.1:2181,10.0.0.2:2181", "root": "/virtuallog"}
     {"hosts": "10.0.0.1:2181", "root": "/virtuallog", "loglet": "12.5fe7a0"}      closed, and put back in the place of its archive
 
-Fields that this program does not know are kept as they are.
+Unknown fields are preserved.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ SETTINGS: Final = {
     "hosts": "addresses of the ensemble, such as one:2181,two:2181; needed at first",
     "root": f"the znode that loglets are made below; {ROOT_DEFAULT}",
 }
-"""What an operator may set, and what it means."""
+"""Settings that an operator may give, with help text."""
 _KNOWN: Final = frozenset({*SETTINGS, "loglet"})
 _FORBIDDEN: Final = frozenset("/\0 \t\r\n")
 
 
 @attrs.frozen(kw_only=True)
 class ZooKeeperConfig:
-    """Where the znodes of a loglet are.
+    """Location of a loglet's znodes.
 
     Raises:
-        InvalidSettingError: when made, if that can be no place.
+        InvalidSettingError: on construction, if the location is impossible.
     """
 
     hosts: str
-    """host:port,host:port"""
+    """Addresses of the ZooKeeper servers: host:port,host:port"""
     root: str = ROOT_DEFAULT
-    """The loglet is a child of this znode, which is made if it is missing. May be shared, also by clusters."""
+    """Parent znode of the loglet, created if missing. It may be shared, also by clusters."""
     loglet: SegmentId | None = None
-    """The id in its znode, if it is not that of the segment."""
+    """Id in the name of its znode; None if it is that of the segment."""
     others: Mapping[str, Any] = attrs.field(factory=dict)
-    """Fields of later versions, kept."""
+    """Fields of later versions, preserved on encoding."""
 
     def __attrs_post_init__(self) -> None:
         for host in self.hosts.split(","):
@@ -50,7 +50,7 @@ class ZooKeeperConfig:
             if not name or not port.isdecimal() or not 0 < int(port) < 1 << 16:
                 raise InvalidSettingError("hosts", f"'{host}' is not host:port")
         parts = self.root.split("/")
-        # ZooKeeper has reserved a tree of its own, and takes no dots for a name.
+        # ZooKeeper reserves a tree of its own, and rejects dots as names.
         if parts[0] or len(parts) < 2 or any(_is_no_name(part) for part in parts[1:]) or parts[1] == "zookeeper":
             raise InvalidSettingError("root", f"'{self.root}' is not an absolute path of znodes")
 
@@ -62,10 +62,10 @@ class ZooKeeperConfig:
 
 
 def decode_untrusted(blob: bytes) -> ZooKeeperConfig:
-    """The config in `blob`.
+    """Decode the config in `blob`.
 
     Raises:
-        MalformedError: not a config of a ZooKeeperLoglet.
+        MalformedError: `blob` is not a config of a ZooKeeperLoglet.
     """
     try:
         fields = json.loads(blob)
@@ -78,7 +78,7 @@ def decode_untrusted(blob: bytes) -> ZooKeeperConfig:
 
 
 def plan(settings: Mapping[str, str], previous: bytes | None, hosts_default: str) -> ZooKeeperConfig:
-    """See `LogletProvider.plan`. What is not set stays as it is in the active segment."""
+    """Plan a config (see `LogletProvider.plan`). Unset fields stay as they are in the active segment."""
     for name in settings:
         if name not in SETTINGS:
             raise InvalidSettingError(name, f"unknown; a loglet in ZooKeeper has {', '.join(SETTINGS)}")

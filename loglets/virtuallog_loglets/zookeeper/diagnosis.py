@@ -1,6 +1,7 @@
-"""What a loglet in ZooKeeper rests on at this moment: its znodes, as the server shows them that answers.
+"""Evidence about a loglet in ZooKeeper: its znodes, as the answering server shows them.
 
-See `virtuallog.contract.diagnosis`. Nothing is changed, so no quorum confirms it: it may be a little old.
+See `virtuallog.contract.diagnosis`. Nothing is changed, so no quorum confirms it: it may be
+slightly stale.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from virtuallog_loglets.zookeeper.core.records import RELEASED, decode_trim_untr
 
 
 async def explain(layout: ZooKeeperLayout, znodes: Znodes, hosts: str, clock: Clock) -> list[Evidence]:
-    """Evidence for each znode that counts."""
+    """Evidence for each znode that matters."""
     found: Sequence[Znode | None] = ()
     problem = f"ZooKeeper at {hosts} does not answer"
     try:
@@ -49,7 +50,8 @@ async def explain(layout: ZooKeeperLayout, znodes: Znodes, hosts: str, clock: Cl
 
 
 def _missing(layout: ZooKeeperLayout, seal: Znode | None) -> list[Evidence]:
-    """Nobody has used it yet; or it has left the chain; or ZooKeeper has lost it, which it cannot know."""
+    """Evidence for a loglet without znodes: never used, or left the chain, or lost by ZooKeeper,
+    which it cannot know."""
     if seal is not None and seal.data == RELEASED:
         problem = "the loglet has left the chain, and was deleted"
         return [

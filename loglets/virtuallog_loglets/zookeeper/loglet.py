@@ -1,4 +1,4 @@
-"""The client of a ZooKeeperLoglet: what `virtuallog.contract.loglet.Loglet` promises, over one port to a ZooKeeper."""
+"""Client of a ZooKeeperLoglet: implements `virtuallog.contract.loglet.Loglet` over the znodes port."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from virtuallog_loglets.zookeeper.drivers.writer_driver import ZooKeeperWriterDr
 
 @attrs.define(eq=False)
 class ZooKeeperLoglet:
-    """One client. Its parts share what is known of the loglet's birth and tail."""
+    """Client of one ZooKeeperLoglet. Its parts share the loglet's creation id and known tail."""
 
     segment: SegmentId
     config: ZooKeeperConfig
@@ -49,7 +49,7 @@ class ZooKeeperLoglet:
         return await self._writing.append(batch, opens=opens, expected_tail=expected_tail)
 
     async def check_tail(self) -> Tail:
-        """As promised; moreover CorruptionError if ZooKeeper has lost what it had."""
+        """Check the tail as the contract says. Raises also CorruptionError if ZooKeeper has lost data."""
         return await self._tails.check()
 
     async def wait_tail(self, past: LogletOffset) -> Tail:

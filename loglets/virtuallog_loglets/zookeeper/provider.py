@@ -1,4 +1,4 @@
-"""Loglets in a ZooKeeper as a pluggable kind: plans them, opens clients of them, frees what they took."""
+"""Provider of loglets in a ZooKeeper: plans them, opens clients, frees their znodes."""
 
 from __future__ import annotations
 
@@ -25,37 +25,14 @@ from virtuallog_loglets.zookeeper.drivers.kazoo_znodes import KazooConnections
 from virtuallog_loglets.zookeeper.drivers.release import LogletRelease
 from virtuallog_loglets.zookeeper.loglet import ZooKeeperLoglet
 
-# FOLDED from virtuallog_loglets.zookeeper.probing: Whether a ZooKeeper would take the appends of a loglet that is only planned.
-#
-# Asked with a znode that is made and deleted in one step: that takes a quorum, and the right to do both below the root, and nobody ever
-# sees it. The root is made if it is missing, as the first append would do.
-
-
-async def probe(config: ZooKeeperConfig, znodes: Znodes) -> None:
-    """See `virtuallog.contract.provider.SupportsPreflight`."""
-    try:
-        try:
-            await _touch(config.root, znodes)
-        except NoZnodeError:  # not before: who may use the root need not be allowed to make it
-            await make_root(config.root, znodes)
-            await _touch(config.root, znodes)
-    except UnavailableError as error:
-        raise InvalidSettingError("hosts", f"the log stays where it is: {error}") from error
-
-
-async def _touch(root: str, znodes: Znodes) -> None:
-    path = probe_of(root)
-    with suppress(ZnodeExistsError):  # made by hand; what we may do here is looked at before names are
-        await znodes.multi([Create(path), Delete(path)])
-
-
 Connect: TypeAlias = Callable[[ZooKeeperConfig, Environment], Znodes]
-"""Must not block or fail: a client connects when it is first used."""
+"""Opens a client for a config. It must not block or fail: a client connects when it is first used."""
 
 
 @attrs.define(eq=False)
 class ZooKeeperProvider(ServerlessProvider):
-    """See `virtuallog.contract.provider.LogletProvider`; what else it offers refers to where it is described."""
+    """`LogletProvider` of the zookeeper kind, with the optional protocols of
+    `virtuallog.contract.provider` as noted."""
 
     color: ClassVar = "green"
     trials: ClassVar[Mapping[str, Mapping[str, str]]] = {}
@@ -63,7 +40,7 @@ class ZooKeeperProvider(ServerlessProvider):
 
     connect: Connect = attrs.field(factory=KazooConnections)
     hosts: str = ""
-    """Of the ZooKeeper to use where neither the operator nor the active segment names one."""
+    """Addresses of the ZooKeeper to use if neither the operator nor the active segment names one."""
 
     @property
     def kind(self) -> str:
@@ -114,3 +91,27 @@ class ZooKeeperProvider(ServerlessProvider):
         return await explain(
             ZooKeeperLayout(decoded.root, decoded.loglet or segment), znodes, decoded.hosts, environment.clock
         )
+
+
+async def probe(config: ZooKeeperConfig, znodes: Znodes) -> None:
+    """Check that a ZooKeeper would take the appends of a planned loglet
+    (`virtuallog.contract.provider.SupportsPreflight`).
+
+    It creates and deletes a znode in one transaction. That takes a quorum and the right to do both
+    below the root, and it is never visible. A missing root is created, as the first append would
+    do.
+    """
+    try:
+        try:
+            await _touch(config.root, znodes)
+        except NoZnodeError:  # not before: a client that may use the root need not be allowed to create it
+            await make_root(config.root, znodes)
+            await _touch(config.root, znodes)
+    except UnavailableError as error:
+        raise InvalidSettingError("hosts", f"the log stays where it is: {error}") from error
+
+
+async def _touch(root: str, znodes: Znodes) -> None:
+    path = probe_of(root)
+    with suppress(ZnodeExistsError):  # made by hand; permissions are checked before names are
+        await znodes.multi([Create(path), Delete(path)])

@@ -1,4 +1,4 @@
-"""What tests of archives share: logs to archive, places to put them, and damage."""
+"""Helpers of the archive tests: logs to archive, places to put them, and damage."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class DictFiles:
 
     content: dict[str, bytes] = attrs.field(factory=dict)
     broken: bool = False
-    """Whether it does not answer."""
+    """True if it does not answer."""
     before_write: Callable[[str], None] = lambda name: None
     """May raise: then nothing was written."""
 
@@ -73,7 +73,8 @@ class DictFiles:
 
 @attrs.define(eq=False)
 class BlockingDictFiles:
-    """The same for whoever has no trio. Implements `virtuallog_loglets.archive.drivers.files.BlockingFiles`."""
+    """The same for callers without trio. Implements
+    `virtuallog_loglets.archive.drivers.files.BlockingFiles`."""
 
     content: dict[str, bytes]
     asked: list[tuple[str, int, int]] = attrs.field(factory=list)
@@ -102,7 +103,7 @@ class ArchivePlace:
 
     @property
     def only(self) -> DictFiles:
-        """Of the one archive there is."""
+        """Files of the one archive there is."""
         (found,) = self.directories.values()
         return found
 

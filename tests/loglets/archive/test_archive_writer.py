@@ -1,4 +1,4 @@
-"""How archives are made: in order, resumable, never over another one, and believed only once they were read back."""
+"""Archives are made in order, resumable, never over another one, and trusted only once they were read back."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ async def test_two_at_once_make_one_archive(nursery: trio.Nursery) -> None:
 async def test_another_archive_in_the_way_is_left_alone(
     change: dict[str, object], message: str, nursery: trio.Nursery
 ) -> None:
-    """Somebody else's, that of another part of the log, or one of a later version."""
+    """The archive of another cluster, of another part of the log, or one of a later version."""
     whole = await make(nursery, ITEMS)
     files = whole.shelf.only
     fields = json.loads(files.content[manifests.NAME])
@@ -244,7 +244,7 @@ def damaged_checksum(files: DictFiles) -> None:
 async def test_what_is_damaged_is_written_anew_as_long_as_no_chain_names_it(
     damage: Callable[[DictFiles], None], nursery: trio.Nursery
 ) -> None:
-    """Whoever archives again gets an archive, instead of the same refusal for ever."""
+    """The next attempt gets an archive, instead of the same refusal for ever."""
     whole = await make(nursery, ITEMS)
     files = whole.shelf.only
     expected = dict(files.content)
@@ -268,7 +268,8 @@ async def test_a_damaged_archive_that_a_chain_may_name_is_left_alone(nursery: tr
 
 
 async def test_an_archive_that_came_into_the_chain_meanwhile_is_left_alone(nursery: trio.Nursery) -> None:
-    """Somebody else had verified it before it was damaged, and put it while it was written anew: its manifest stays."""
+    """Another archiver had verified it before it was damaged, and put it while it was written anew:
+    its manifest stays."""
     whole, answers = await make(nursery, ITEMS), [True, False]
     files = whole.shelf.only
     damaged_data(files)
@@ -350,7 +351,7 @@ async def test_every_byte_is_read_back(nursery: trio.Nursery) -> None:
 
 
 async def test_without_a_hot_copy_the_archive_is_compared_with_its_own_checksum(nursery: trio.Nursery) -> None:
-    """Whoever writes another manifest with other files betrays himself by the checksum in the chain, or of the content."""
+    """A manifest with other files is detected by the checksum in the chain, or of the content."""
     whole = await make(nursery, ITEMS)
     alone = attrs.evolve(whole.archived.config, hot=None)
     assert not (await verify_archive(whole.provider, alone, whole.environment)).compared

@@ -80,7 +80,7 @@ FORMS: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
 
 
 def attack(name: str, rounds: int, seed: int) -> Counter[str]:
-    """What became of so many mutations."""
+    """Outcomes of so many mutations."""
     sound, read = FORMS[name]
     chooser, found = random.Random(seed), Counter[str]()
     for _ in range(rounds):
@@ -166,7 +166,7 @@ def test_other_columns_beside_ours_do_no_harm() -> None:
 
 
 def test_a_tool_may_make_every_row_a_batch() -> None:
-    """Whoever does not know of batches gives each row headers: readers see the same entries."""
+    """A tool that does not know of batches gives each row headers: readers see the same entries."""
     heads = [b"" if gap is None else None for gap in TABLE.column("gap").to_pylist()]
     index = TABLE.schema.get_field_index("headers")
     found = rows.items_of_untrusted(TABLE.set_column(index, "headers", pa.array(heads, type=pa.binary())), 0, 30)
@@ -177,7 +177,7 @@ def test_a_tool_may_make_every_row_a_batch() -> None:
 
 
 def test_a_row_that_is_too_large_is_no_batch() -> None:
-    """What no batch can hold, no reader is given."""
+    """A reader never gets what no batch can hold."""
     huge = pa.array([b"x" * (9 << 20)], type=pa.binary())
     small = rows.table_of([PlacedBatch(range(1), Batch.build(SessionId(b"s" * 16), 0, [b"x"]), 1)])
     table = small.set_column(small.schema.get_field_index("payload"), "payload", huge)

@@ -1,4 +1,5 @@
-"""Files that a former attempt has left are taken if they are right, whoever left them; else they are made anew."""
+"""Files that a former attempt has left are taken if they are right, from any writer; else they are
+made anew."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ ITEMS = [*batches(40), Gap(120, 150, GapKind.FILLER), Gap(150, 160, GapKind.LOST
 
 
 async def left(nursery: trio.Nursery) -> tuple[Made, DataFile, ArchiveSpan]:
-    """What is there after an attempt that has not come to the manifest, and one file of it."""
+    """State after an attempt without a manifest, and one file of it."""
     made = await make(nursery, ITEMS)
     file = made.archived.manifest.files[1]
     return made, file, ArchiveSpan(file.start, file.stop, file.name)
@@ -33,7 +34,7 @@ def source(made: Made, hot: FixedLoglet | None = None) -> SegmentSource:
 
 
 async def test_every_file_is_described_as_its_maker_did(nursery: trio.Nursery) -> None:
-    """Its rows, its row groups, its checksums: the manifest is the same, whoever made the files."""
+    """Its rows, its row groups, its checksums: the manifest is the same, for any writer of the files."""
     made, _, _ = await left(nursery)
     for file in made.archived.manifest.files:
         adopted = await reuse_file(ArchiveSpan(file.start, file.stop, file.name), made.shelf.only, source(made))
@@ -76,7 +77,7 @@ async def test_what_is_torn_or_damaged_is_not_taken(nursery: trio.Nursery) -> No
 
 
 async def test_what_the_nodes_do_not_have_is_not_taken(nursery: trio.Nursery) -> None:
-    """A whole file, of a log in another life, or by somebody who means harm: it is made anew, and the archive is right."""
+    """A whole file, of a log in another life, or of an attacker: it is made anew, and the archive is right."""
     made, file, span = await left(nursery)
     others = list(ITEMS)
     index = next(index for index, item in enumerate(ITEMS) if item.start >= file.start)
@@ -92,7 +93,7 @@ async def test_what_the_nodes_do_not_have_is_not_taken(nursery: trio.Nursery) ->
 
 
 async def test_what_was_trimmed_since_is_taken_as_it_is(nursery: trio.Nursery) -> None:
-    """Of what is left in the nodes it has the same."""
+    """It agrees with what is left in the nodes."""
     made, file, span = await left(nursery)
     hot = FixedLoglet(ITEMS, trim=file.start + 4)
     adopted = await reuse_file(span, made.shelf.only, source(made, hot))
@@ -133,7 +134,7 @@ async def test_an_archive_of_a_former_program_is_verified(nursery: trio.Nursery)
 
 
 async def test_each_file_has_a_checksum_of_its_content(nursery: trio.Nursery) -> None:
-    """Which must be that of its rows; and the manifest's is that of all of these."""
+    """The checksum must be that of its rows; and the manifest's is that of all of these."""
     made, file, _ = await left(nursery)
     manifest, files = made.archived.manifest, made.shelf.only
     assert manifest.is_by_file

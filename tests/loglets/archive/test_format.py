@@ -62,7 +62,7 @@ def config(blob: bytes) -> ArchiveConfig:
 
 
 def sample(folder: Path) -> DictFiles:
-    """What is in the directory of a sample."""
+    """Contents of the directory of a sample."""
     return DictFiles({path.name: path.read_bytes() for path in folder.iterdir()})
 
 

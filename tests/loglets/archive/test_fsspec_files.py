@@ -24,14 +24,14 @@ from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles, absolut
 
 @pytest.fixture(params=["file", "memory"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Of a directory that is not there yet."""
+    """URL of a directory that does not exist yet."""
     yield f"file://{tmp_path}/archives/one" if request.param == "file" else "memory://tests/archives/one"
     if request.param == "memory":
         fsspec.filesystem("memory").rm("/tests", recursive=True)
 
 
 async def test_files_are_written_whole_and_read_in_parts(url: str) -> None:
-    """What one client has written, every other one reads and lists at once."""
+    """A write by one client is read and listed by every other one at once."""
     files, others = FsspecFiles(url), FsspecFiles(url)
     assert await files.list() == {}
     assert await files.read("a") is None
@@ -46,7 +46,7 @@ async def test_files_are_written_whole_and_read_in_parts(url: str) -> None:
 
 
 async def test_a_file_stays_if_it_is_not_to_be_replaced(url: str) -> None:
-    """Of two manifests the first one counts; a damaged file is replaced as a whole."""
+    """The first of two manifests counts; a damaged file is replaced as a whole."""
     files = FsspecFiles(url)
     assert await files.write("manifest.json", b"first", replace=False)
     assert not await files.write("manifest.json", b"second", replace=False)
@@ -57,7 +57,7 @@ async def test_a_file_stays_if_it_is_not_to_be_replaced(url: str) -> None:
 
 
 async def test_a_file_may_be_deleted_twice(url: str) -> None:
-    """Whoever trims deletes what another one may have deleted."""
+    """A trim deletes what another one may have deleted."""
     files = FsspecFiles(url)
     await files.write("a", b"x")
     await files.delete("a")
@@ -109,7 +109,8 @@ async def test_a_place_that_cannot_be_is_told_by_type(place: str, error: type[Ex
     ],
 )
 async def test_what_a_filesystem_raises_is_translated(raised: Exception, error: type[Exception]) -> None:
-    """Object stores raise whatever their clients raise: then nobody knows, and the same call may work later."""
+    """Object stores raise any error of their clients: then the outcome is unknown, and the same
+    call may work later."""
     failing = FsspecFiles("memory://tests/failing")
 
     class Failing(type(fsspec.filesystem("memory"))):  # type: ignore[misc]
@@ -124,7 +125,7 @@ async def test_what_a_filesystem_raises_is_translated(raised: Exception, error: 
 
 
 async def test_without_the_library_a_call_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not before: whoever has no archives does without it."""
+    """fsspec is loaded on first use: processes without archives do without it."""
     files = FsspecFiles("memory://tests/x")
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
     with pytest.raises(UnsupportedError, match=r"virtuallog\[archive\]"):
@@ -133,7 +134,7 @@ async def test_without_the_library_a_call_says_what_to_install(monkeypatch: pyte
 
 @pytest.mark.parametrize("name", ["my archives", "ärger", "100%", "50%25", "a#b", "why?"])
 async def test_a_path_is_the_directory_that_it_names(name: str, tmp_path: Path) -> None:
-    """Whatever characters are in it: hot copies are given up for files that must be where somebody looks for them."""
+    """For any characters in it: hot copies are given up for files that must be where readers look for them."""
     files = FsspecFiles(join(absolute_url(str(tmp_path / name)), "directory"))
     await files.write("file", b"content")
     assert (tmp_path / name / "directory" / "file").read_bytes() == b"content"

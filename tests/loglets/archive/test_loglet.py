@@ -100,7 +100,7 @@ async def test_a_row_group_is_read_once(nursery: trio.Nursery) -> None:
 
 
 async def test_trims_add_up(nursery: trio.Nursery) -> None:
-    """The trim point never goes back, to nobody; it stays within the segment; the space comes back."""
+    """The trim point never goes back, for any client; it stays within the segment; the space comes back."""
     archive = await made(nursery)
     one, other, names = archive.open(), archive.open(), archive.shelf.only.content
     before = len(names)
@@ -148,7 +148,7 @@ async def test_without_its_manifest_an_archive_is_still_trimmed(nursery: trio.Nu
 
 
 async def test_markers_do_not_pile_up(nursery: trio.Nursery) -> None:
-    """Of many trims the last ones stay."""
+    """The last of many trim markers stay."""
     archive = await made(nursery)
     loglet, names = archive.open(), archive.shelf.only.content
     for position in range(START + 1, START + 60):
@@ -176,7 +176,7 @@ async def test_what_others_put_there_says_nothing(nursery: trio.Nursery) -> None
 @pytest.mark.parametrize("how", ["missing", "empty", "cut", "flipped", "longer"])
 @pytest.mark.parametrize("what", ["manifest", "data"])
 async def test_damage_is_an_error_by_type_and_never_other_data(what: str, how: str, nursery: trio.Nursery) -> None:
-    """Without a hot copy a read fails; whatever comes before the damage is right."""
+    """Without a hot copy a read fails; everything before the damage is right."""
     archive = await made(nursery)
     name = manifests.NAME if what == "manifest" else archive.archived.manifest.files[1].name
     damage(archive.shelf.only, name, how)
@@ -227,7 +227,8 @@ async def test_the_hot_copy_serves_while_there_is_one(what: str, how: str, nurse
 async def test_another_archive_in_its_place_is_refused(
     change: dict[str, object], error: type[VirtualLogError], nursery: trio.Nursery
 ) -> None:
-    """Of another cluster, another part of the log, or made otherwise than the one that the chain means."""
+    """An archive of another cluster, another part of the log, or made otherwise than the one that
+    the chain means."""
     archive = await made(nursery)
     config = attrs.evolve(archive.archived.config, hot=None, **change)  # type: ignore[arg-type]
     loglet = archive.provider.open(archive.segment.id, config.encode(), archive.environment)
@@ -291,7 +292,7 @@ def mutated(config: dict[str, object]) -> list[dict[str, object]]:
 
 
 async def test_a_config_that_cannot_be_is_malformed(nursery: trio.Nursery) -> None:
-    """Put there by hand, or by a program that is newer or broken. Fields that nobody knows stay."""
+    """Put there by hand, or by a program that is newer or broken. Unknown fields stay."""
     config = (await made(nursery)).archived.config
     fields = json.loads(config.encode())
     assert decode_untrusted(config.encode()) == config

@@ -1,4 +1,4 @@
-"""What a restored cluster begins with, as it is written down."""
+"""Origin of a restored cluster, as it is written down."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_its_history_begins_the_chain() -> None:
     ids=["too short", "with a hole", "of another cluster"],
 )
 def test_a_history_that_is_not_whole_is_refused(history: tuple[ArchiveConfig, ...]) -> None:
-    """Whoever made it, the chain would be broken, or not this cluster's."""
+    """Any such origin would break the chain, or is another cluster's."""
     with pytest.raises(MalformedError):
         Origin(cluster=CLUSTER, position=LogPosition(50), history=history)
 
@@ -107,8 +107,8 @@ async def test_a_directory_without_one_is_told(tmp_path: Path) -> None:
 
 
 async def test_one_restore_is_for_one_cluster(tmp_path: Path) -> None:
-    """Its nodes say who they are, each of them, and again after a crash. Another cluster is refused, until somebody says that there is
-    no other one."""
+    """Each of its nodes says which cluster it is of, and again after a crash. Another cluster is
+    refused, until an operator says that there is no other one."""
     url, stores = f"file://{tmp_path}", {NodeId(1): b"a" * 16, NodeId(2): b"b" * 16}
     for _ in range(2):
         await claim_origin(FsspecFiles(url), url, stores)

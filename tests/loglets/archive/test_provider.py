@@ -70,7 +70,7 @@ async def test_nodes_keep_the_hot_copy_until_its_time_is_over(nursery: trio.Nurs
 
 
 async def test_a_hot_copy_that_was_moved_is_kept_under_the_id_that_it_has_on_its_servers(nursery: trio.Nursery) -> None:
-    """What nodes keep for the kind below counts."""
+    """The loglets that nodes keep for the kind below count."""
     config = (await made(nursery)).archived.config
     moved = attrs.evolve(NATIVE, loglet=SegmentId(1, 1)).encode()
     provider = ArchiveProvider()
@@ -100,7 +100,8 @@ def register(joined: int) -> Register:
 
 
 def test_the_hot_copy_is_put_back_as_the_loglet_that_it_is() -> None:
-    """For a segment with another id; not, if a server has a new disk: under a new id nobody would see that a copy is lost."""
+    """For a segment with another id; not if a server has a new disk: under a new id the lost copy
+    would go unnoticed."""
     hot = attrs.evolve(HOT, config=NATIVE.encode())
     back = NativeProvider().describe(config_to_put_back(NativeProvider(), hot, register(joined=0)))
 
@@ -204,7 +205,7 @@ async def test_what_is_trimmed_while_it_is_archived_stays_trimmed(autojump_clock
 
 
 async def test_an_archive_that_is_damaged_before_the_put_does_not_get_into_the_chain(autojump_clock: MockClock) -> None:
-    """Whoever changes the chain looks at it first."""
+    """Every change of the chain looks at it first."""
     async with archiving_world() as (w, shelf):
         log = w.client()
         register, provider = await log.view.refresh(), w.providers["archive"]
@@ -229,7 +230,7 @@ async def test_an_archive_that_is_damaged_before_the_put_does_not_get_into_the_c
 
 
 async def test_a_damaged_archive_can_be_undone(autojump_clock: MockClock) -> None:
-    """Reads come from the hot copy meanwhile, and trims work; afterwards nobody asks for the files any more."""
+    """Reads come from the hot copy meanwhile, and trims work; afterwards the files are no longer asked."""
     async with archiving_world() as (w, shelf):
         before = await contents(w.client())
         closed = w.register.chain.segments[1]
@@ -247,7 +248,7 @@ async def test_a_damaged_archive_can_be_undone(autojump_clock: MockClock) -> Non
 
 
 async def test_a_closed_log_that_ends_with_an_archive_goes_on_with_another_kind(autojump_clock: MockClock) -> None:
-    """Nobody continues a log that was closed on purpose by himself; who does it says the kind, and an archive cannot be it."""
+    """A log that was closed on purpose goes on only by an explicit kind, and an archive cannot be it."""
     async with archiving_world() as (w, _):
         log = w.client()
         await log.seal()

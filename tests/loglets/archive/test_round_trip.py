@@ -41,7 +41,7 @@ def segments(draw: st.DrawFn) -> list[Placed]:
 
 
 def contents(items: Sequence[Placed]) -> list[object]:
-    """What a reader sees: each entry with the headers of its batch, gaps joined."""
+    """A reader's view: each entry with the headers of its batch, gaps joined."""
     found: list[object] = []
     for item in items:
         if isinstance(item, PlacedBatch):
@@ -56,7 +56,7 @@ def contents(items: Sequence[Placed]) -> list[object]:
 @settings(max_examples=40, deadline=None)
 @given(items=segments(), start=st.integers(0, 1 << 62), group=st.integers(1, 400), max_bytes=st.integers(1, 500))
 def test_what_is_archived_comes_back(items: list[Placed], start: int, group: int, max_bytes: int) -> None:
-    """Whatever the batches are, however they are cut into row groups, files and reads."""
+    """For any batches, in any cuts into row groups, files and reads."""
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:

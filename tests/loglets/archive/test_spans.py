@@ -1,4 +1,4 @@
-"""What is left to do of an archive that was begun: files that are there are taken where they fit, what is between them is made."""
+"""The rest of an unfinished archive: files that fit are taken, the holes between them are made."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_files_that_are_there_leave_holes_between_them() -> None:
 
 
 def test_a_file_that_overlaps_is_left_out() -> None:
-    """What is in the middle of another one, or reaches beyond the archive, is no part of it."""
+    """A file in the middle of another one, or beyond the archive, is no part of it."""
     assert spans([(0, 100), (50, 150)], 0, 200) == [ArchiveSpan(0, 100, name(0, 100)), ArchiveSpan(100, 200)]
     assert spans([(0, 300)], 0, 200) == [ArchiveSpan(0, 200)]
     assert spans([(0, 50), (40, 60)], 10, 60) == [ArchiveSpan(10, 40), ArchiveSpan(40, 60, name(40, 60))]
@@ -46,7 +46,8 @@ def test_other_names_say_nothing() -> None:
 
 @given(ranges=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=12), start=st.integers(0, 59))
 def test_spans_cover_what_is_wanted(ranges: list[tuple[int, int]], start: int) -> None:
-    """Adjacent, in order, without an empty one, whatever is there; and each file that is taken is one that is there."""
+    """Adjacent, in order, without an empty one, for any files; and each file that is taken is one
+    that is there."""
     found = spans(ranges, start, 60)
 
     assert [start, *(span.stop for span in found)] == [*(span.start for span in found), 60]

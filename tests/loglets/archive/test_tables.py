@@ -62,7 +62,7 @@ def gaps(table: pa.Table) -> list[Placed]:
 @settings(max_examples=25, deadline=None)
 @given(items=segments(), start=st.integers(0, 1 << 62), group=st.integers(1, 400), data=st.data())
 def test_any_range_is_read_exactly(items: list[Placed], start: int, group: int, data: st.DataObject) -> None:
-    """Whatever the batches are, however they are cut: the rows of the range, gaps cut where it ends."""
+    """For any batches in any cuts: the rows of the range, gaps cut where it ends."""
     low = data.draw(st.integers(0, items[-1].stop - 1))
     high = data.draw(st.integers(low + 1, items[-1].stop))
 
@@ -82,7 +82,8 @@ def test_any_range_is_read_exactly(items: list[Placed], start: int, group: int, 
 
 
 async def test_only_what_is_wanted_is_read(nursery: trio.Nursery) -> None:
-    """Of the files, those with the range; of a file, its footer and the row groups with the range; of these, some columns."""
+    """Only the files with the range are read; of a file, its footer and the row groups with the
+    range; of these, some columns."""
     made = await make(nursery, ITEMS)
     tables, files = opened(made)
     (file, *_) = [file for file in made.archived.manifest.files if file.start <= 100 < file.stop]
@@ -101,7 +102,7 @@ async def test_only_what_is_wanted_is_read(nursery: trio.Nursery) -> None:
 
 
 async def test_what_was_trimmed_is_a_gap(nursery: trio.Nursery) -> None:
-    """Whether its files are there or not; one that goes while it is read is no damage, one that is merely missing is."""
+    """With or without its files; one that goes while it is read is no damage, one that is merely missing is."""
     made = await make(nursery, ITEMS)
     tables, files = opened(made)
     first, second, third, *_ = made.archived.manifest.files
@@ -148,7 +149,7 @@ async def test_files_are_named_for_others_once_their_footers_are_right(nursery: 
 
 
 async def test_damage_is_never_handed_out(nursery: trio.Nursery) -> None:
-    """A bit turned over anywhere in a file: an error of ours, or, where nobody looks, the same rows."""
+    """A bit turned over anywhere in a file: an error of this package, or, in unread parts, the same rows."""
     made = await make(nursery, ITEMS)
     tables, files = opened(made)
     file, chooser = made.archived.manifest.files[1], random.Random(4)
@@ -184,7 +185,7 @@ async def test_half_an_archive_or_another_one_is_refused(nursery: trio.Nursery) 
 
 
 async def test_directories_of_fsspec_are_read_without_trio(tmp_path: object) -> None:
-    """By the URL in the config alone, and a protocol that nobody has is told."""
+    """By the URL in the config alone; an unknown protocol is an error."""
     async with trio.open_nursery() as nursery:
         made = await make(nursery, ITEMS)
         nursery.cancel_scope.cancel()

@@ -78,7 +78,7 @@ async def check_until_it_fails(client: NativeLoglet, cluster: Cluster) -> None:
 
 
 async def test_what_it_may_not_do_is_refused_at_once(autojump_clock: MockClock) -> None:
-    """A refusal is no silence: nobody asks again."""
+    """A refusal is no silence: the client does not ask again."""
     async with running_cluster() as cluster:
         cluster.create()
         client = limited(cluster)

@@ -1,4 +1,4 @@
-"""What LogServers say of themselves, and what that comes to: the same tail that a check would tell, from the same answers."""
+"""Evidence of log servers gives the same tail as a check from the same answers."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ async def test_item_37_servers_that_lose_power_keep_what_they_said(autojump_cloc
 
 
 async def test_item_29_a_slow_sync_and_a_seal(autojump_clock: trio.testing.MockClock) -> None:
-    """Appends whose syncs take long while a seal arrives: whatever is acknowledged lies below the sealed tail."""
+    """Appends with slow syncs while a seal arrives: everything acknowledged lies below the sealed tail."""
     for delay in (0.0, 0.001, 0.004, 0.009, 0.015, 0.03):
         async with running_cluster(seed=int(delay * 1e4)) as cluster:
             cluster.create()
@@ -122,7 +122,7 @@ async def _append_until_sealed(cluster: Cluster, name: bytes, acknowledged: list
 
 
 async def test_item_35_a_sequencer_does_not_restart_in_place(autojump_clock: trio.testing.MockClock) -> None:
-    """The node comes back with another boot: it refuses, and says that somebody has to reconfigure."""
+    """The node comes back with another boot: it refuses, and says that a reconfiguration is needed."""
     async with running_cluster() as cluster:
         cluster.create()
         one = writer(cluster.client())
@@ -176,7 +176,7 @@ async def test_item_36_a_sequencer_dies_with_entries_in_flight(autojump_clock: t
 
 
 async def test_item_39_a_dead_sequencer_and_tails_that_differ(autojump_clock: trio.testing.MockClock) -> None:
-    """A tail check says that somebody has to seal; after that it ends."""
+    """A tail check says that a seal is needed; after the seal it ends."""
     async with running_cluster(nodes=4) as cluster:
         cluster.create(sequencer=4)
         cluster.crash(3)
@@ -274,7 +274,7 @@ def _rot(cluster: Cluster, node: int) -> None:
 
 
 async def test_a_server_whose_log_is_damaged_refuses_to_serve(autojump_clock: trio.testing.MockClock) -> None:
-    """What it cannot trust it must not answer from; the node reports it and the other servers go on."""
+    """A server must not answer from a damaged log; the node reports it and the other servers go on."""
     async with running_cluster() as cluster:
         cluster.create()
         one = writer(cluster.client())
@@ -330,7 +330,7 @@ async def test_a_seal_survives_duplicates_and_may_be_repeated_by_anybody(
 async def test_a_seal_that_reached_one_server_only_is_completed_by_the_next_tail_check(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """Some sealed: whoever sees it seals the rest (P1, figure 6)."""
+    """Some sealed: the next client to see it seals the rest (P1, figure 6)."""
     async with running_cluster() as cluster:
         cluster.create()
         loglet = cluster.client()

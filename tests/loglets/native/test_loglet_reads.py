@@ -73,7 +73,8 @@ async def test_a_reader_that_waits_hears_of_an_append(autojump_clock: trio.testi
 async def test_a_tail_that_a_majority_tells_a_waiting_reader_needs_no_check(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What two of three have, none of them sealed, is committed. A client that follows would ask three servers again each time."""
+    """Entries on two unsealed servers of three are committed. A following client would ask three
+    servers again each time."""
     async with running_cluster() as cluster:
         cluster.create()
         one, reader = writer(cluster.client()), cluster.client()
@@ -87,8 +88,8 @@ async def test_a_tail_that_a_majority_tells_a_waiting_reader_needs_no_check(
 
 
 async def test_what_one_server_alone_has_is_not_taken_for_the_tail(autojump_clock: trio.testing.MockClock) -> None:
-    """The others do not get its wave. The reader may be told that somebody has to act, or the old tail after a while; never that
-    the tail is beyond what a majority holds."""
+    """The others do not get its wave. The reader may learn that a reconfiguration is needed, or get
+    the old tail after a while; never a tail beyond what a majority holds."""
     async with running_cluster() as cluster:
         cluster.create()
         await writer(cluster.client()).append(b"a")

@@ -27,7 +27,8 @@ async def test_item_40_a_fresh_client_trims_what_it_has_never_seen(autojump_cloc
 
 
 async def test_a_trim_point_that_was_told_is_never_told_lower(autojump_clock: trio.testing.MockClock) -> None:
-    """Somebody's trim reached one server of three. Whoever hears of it there brings it to a majority before telling."""
+    """A trim reached one server of three. A client that learns of it there brings it to a majority
+    before it answers."""
     async with running_cluster() as cluster:
         cluster.create(sequencer=3)
         one = writer(cluster.client())

@@ -1,4 +1,4 @@
-"""What native loglets tell about themselves, over a simulated network, simulated disks and simulated time."""
+"""Metrics of native loglets, over a simulated network, simulated disks and simulated time."""
 
 from __future__ import annotations
 

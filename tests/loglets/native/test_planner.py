@@ -1,4 +1,4 @@
-"""Which servers and which sequencer a new loglet gets."""
+"""Choice of servers and sequencer for a new loglet."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_planner_that_cannot_order_leaves_it_to_the_lowest_that_can() -> None:
 
 
 def test_servers_stay_as_they_were_while_they_live() -> None:
-    """What is not set stays; only the dead are replaced."""
+    """Unset fields stay; only dead servers are replaced."""
     previous = NativeProvider().plan(cluster_of(5), {"servers": "3,4,5"}, None)
 
     assert planned(cluster_of(5), previous) == ((3, 4, 5), 2, 12)

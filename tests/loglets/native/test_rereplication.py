@@ -90,7 +90,7 @@ async def test_a_part_that_ends_in_the_middle_of_a_wave_is_copied(autojump_clock
 
 
 async def test_a_copy_travels_in_pieces_and_is_read_back(autojump_clock: MockClock) -> None:
-    """What is under way is bounded, and the pace hears of each piece, there and back."""
+    """The bytes in flight are bounded, and the pace hears of each piece, there and back."""
     async with running_cluster(nodes=4) as cluster:
         cluster.create()
         await closed(cluster)
@@ -247,7 +247,7 @@ def test_a_loglet_that_moves_again_keeps_its_first_id() -> None:
 
 @pytest.mark.parametrize("loglet", ["7", 7, "x.y", None])
 def test_a_config_that_names_no_loglet_is_refused(loglet: object) -> None:
-    """It comes from the register, which anybody may have written."""
+    """The config comes from the register, which any client may have written."""
     encoded = NativeConfig(servers=(NodeId(1),), sequencer=NodeId(1), boot=1, others={"loglet": loglet}).encode()
 
     with pytest.raises(MalformedError):

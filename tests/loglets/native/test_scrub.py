@@ -1,4 +1,4 @@
-"""Rot where nobody reads: a LogServer that has not read its old segments at the start looks at them afterwards."""
+"""Rot in unread parts: a log server checks the old segments afterwards that it has not read at the start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from virtuallog_loglets.wal.core import index_format
 from virtuallog_loglets.wal.core import segment_format as fmt
 
 ROUNDS = 12
-"""Of batches that take a third of a WAL segment."""
+"""Batches that take a third of a WAL segment."""
 
 
 async def filled(cluster: Cluster) -> Node[NativeProvider]:

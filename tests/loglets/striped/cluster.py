@@ -49,11 +49,11 @@ class Stripe:
 
     _loglet: Loglet
     gates: dict[str, trio.Event] = attrs.field(factory=dict)
-    """What is held back, by name: a call ('check_tail'), or its answer ('append answer')."""
+    """Held back, by name: a call ('check_tail'), or its answer ('append answer')."""
     asked: list[str] = attrs.field(factory=list)
     """The names of all calls."""
     dead: Exception | None = None
-    """What every call raises."""
+    """Error that every call raises; None if calls work."""
     meddle: Callable[[str], None] = lambda name: None
     """Told of each call before it arrives."""
 

@@ -56,7 +56,8 @@ def count(stripe: Stripe, what: str) -> int:
 
 
 async def test_a_lone_append_is_acknowledged_though_the_other_stripes_are_idle() -> None:
-    """Without fillers it would wait for ever: nobody else appends (specs: Delos, section 6, "idle-stripe stall")."""
+    """Without fillers it would wait for ever: there is no other append (specs: Delos, section 6,
+    "idle-stripe stall")."""
     async with board(3) as table:
         loglet, _ = table.client()
 
@@ -97,7 +98,7 @@ async def test_once_a_stripe_is_known_to_be_idle_its_filler_leaves_with_the_appe
 
 
 async def test_own_appends_fill_the_stripes_for_each_other() -> None:
-    """With sessions on every stripe nobody has to look or to fill."""
+    """With sessions on every stripe no client has to check a tail or to fill."""
     async with board(2) as table, trio.open_nursery() as nursery:
         loglet, stripes = table.client()
         writers = [table.writer(loglet, number) for number in (0, 1)]
@@ -110,7 +111,7 @@ async def test_own_appends_fill_the_stripes_for_each_other() -> None:
 
 
 async def test_others_are_let_fill_the_stripe_first() -> None:
-    """A client that finds the stripe written by somebody else adds nothing."""
+    """A client that finds the stripe written by another client adds nothing."""
     async with board(2) as table:
         (one, _), (other, ways) = table.client(), table.client()
         writer = table.writer(one, 0, b"one")
@@ -160,7 +161,8 @@ async def test_a_filler_brings_the_stripe_up_to_all_that_others_wait_for() -> No
 
 
 async def test_a_stripe_where_others_are_always_first_is_filled_without_a_condition() -> None:
-    """Every filler meets another tail than it expects, as somebody appends one entry at a time, and there is much to fill."""
+    """Every filler meets another tail than it expects: another client appends one entry at a time,
+    and there is much to fill."""
     async with board(2) as table:
         loglet, (idle, _) = table.client()
         rival, model, far = table.writer(loglet, 0, b"rival"), table.models[0], table.models[1]
@@ -206,7 +208,7 @@ async def test_nothing_is_acknowledged_above_a_hole() -> None:
 
 
 async def test_a_caller_who_goes_away_leaves_nobody_behind() -> None:
-    """The check that his append caused serves the others; his slot is filled all the same."""
+    """The check that its append caused serves the others; its slot is filled all the same."""
     async with board(2) as table, trio.open_nursery() as nursery:
         loglet, (idle, _) = table.client()
         idle.hold("check_tail")
@@ -227,7 +229,7 @@ async def test_a_caller_who_goes_away_leaves_nobody_behind() -> None:
 
 
 async def test_who_waits_is_told_when_the_client_ends() -> None:
-    """The tasks that look and fill belong to the client's nursery. Without them nobody would wake those who wait."""
+    """The fill tasks belong to the client's nursery. Without them the waiting appends would never wake."""
     async with trio.open_nursery() as nursery:
         async with board(2) as table:
             loglet, (idle, _) = table.client()
@@ -246,7 +248,8 @@ async def test_who_waits_is_told_when_the_client_ends() -> None:
     "error", [SealedError("sealed", refused=True), ReconfigurationNeededError("its sequencer died")]
 )
 async def test_who_waits_for_a_stripe_that_takes_no_more_is_told_at_once(error: VirtualLogError) -> None:
-    """A filler is refused. The append is durable on its own stripe, so it is a maybe, whatever the filler was."""
+    """A filler is refused. The append is durable on its own stripe, so it is a maybe, for any error
+    of the filler."""
     async with board(2) as table:
         loglet, (idle, _) = table.client()
         idle.dead = error
@@ -382,7 +385,7 @@ async def _two_clients_of_a_session(table: Board) -> tuple[Any, Any]:
 
 
 async def test_a_client_that_does_not_know_a_session_guesses_nothing() -> None:
-    """How its batches are numbered on the stripe only the client knows through which it came here."""
+    """Only the client through which a batch came knows its number on the stripe."""
     async with board(2) as table:
         writer, _ = await _two_clients_of_a_session(table)
         with pytest.raises(OutOfOrderError):

@@ -1,4 +1,5 @@
-"""A StripedLoglet keeps every clause of the loglet contract, whatever it is made of, and on bad networks too."""
+"""A StripedLoglet keeps every clause of the loglet contract, over all kinds of stripes, and on bad
+networks too."""
 
 from __future__ import annotations
 

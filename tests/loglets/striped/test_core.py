@@ -98,7 +98,7 @@ def test_sessions_spread() -> None:
 def test_who_waits_is_woken_when_all_below_is_filled(
     stripes: int, facts: list[tuple[int, int]], source: random.Random
 ) -> None:
-    """Not before, in whatever order the facts come, and nobody twice."""
+    """Each waiter is released once and not before, in any order of the facts."""
     progress = StripeProgress(StripedLayout(stripes))
     waiting = {slot for slot in source.sample(range(60), 10) if not progress.wait(slot, slot)}
     for stripe, tail in facts:
@@ -125,7 +125,7 @@ def test_what_is_missing_is_what_lies_below_those_who_wait() -> None:
 
 
 def test_an_append_on_its_way_is_expected_behind_what_is_known() -> None:
-    """What is below its slot will be waited for, if nobody else appends."""
+    """Lower places will be waited for, if no other client appends."""
     progress = StripeProgress(StripedLayout(2))
     progress.learn(1, 5)
     progress.learn(0, 5)
@@ -155,7 +155,7 @@ def test_it_looks_before_it_fills() -> None:
 
 
 def test_a_calm_stripe_is_filled_without_looking_and_ahead() -> None:
-    """By more each time; once somebody else is there, no more than it takes."""
+    """By more each time; once another client appends, no more than it takes."""
     filling, counts = calm(), []
     for _ in range(8):
         step = filling.step(1)
@@ -250,7 +250,7 @@ def batch(first: int, count: int = 1, session: SessionId = SESSION) -> Batch:
 
 
 def test_batches_are_numbered_from_the_one_that_opens() -> None:
-    """Whatever numbers its entries have; a batch that is offered again is wrapped as before."""
+    """For any numbers of its entries; a batch that is offered again is wrapped as before."""
     wrapping = BatchWrapper()
     first, second = batch(1 << 40, 3), batch((1 << 40) + 3, 2)
     wrapped = [wrapping.wrap(first, opens=True), wrapping.wrap(second, opens=False)]
@@ -291,7 +291,8 @@ def test_what_is_forgotten_is_not_guessed() -> None:
 
 @given(st.integers(1, 4), st.lists(st.booleans(), min_size=1, max_size=30), st.data())
 def test_what_stripes_gave_is_put_in_order(stripes: int, is_data: list[bool], data: st.DataObject) -> None:
-    """Whatever lies in the slots, wherever one begins and ends: each place is covered once, and holds what is there."""
+    """For any contents of slots, from any start to any end: each place is covered once, and holds
+    what is there."""
     layout, contents = StripedLayout(stripes), {slot: b"%d" % slot for slot, yes in enumerate(is_data) if yes}
     start = data.draw(st.integers(0, offset_of(len(is_data)) - 1))
     stop = data.draw(st.integers(start + 1, offset_of(len(is_data))))
@@ -353,7 +354,7 @@ def test_an_entry_that_is_no_batch_is_told() -> None:
 
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=5), st.integers(0, (1 << 63) - 1))
 def test_a_config_comes_back_as_it_was(stripes: list[bytes], attempt: int) -> None:
-    """Whatever bytes the kind of the stripes uses; fields of later versions too."""
+    """For any bytes of the stripes' kind; fields of later versions too."""
     config = StripedConfig(of="native", stripes=tuple(stripes), loglet=SegmentId(3, attempt), others={"later": [1]})
     assert decode_untrusted(config.encode()) == config
 

@@ -97,7 +97,8 @@ async def test_a_minority_of_each_set_may_die() -> None:
 
 @pytest.mark.parametrize("own", [0, 1])
 async def test_with_the_sequencer_of_a_stripe_the_loglet_is_at_its_end(own: int) -> None:
-    """Whether it is that of the append or of a stripe below, the append says so or knows nothing; a seal needs no sequencer."""
+    """The sequencer of the append or of a lower stripe is gone: the append says so or is a maybe; a
+    seal needs no sequencer."""
     async with running_cluster() as cluster:
         loglet = open_striped(cluster, striped_native(cluster, 2))
         await append_on(loglet, own, 0)
@@ -153,7 +154,7 @@ async def test_a_closed_loglet_is_copied_stripe_by_stripe() -> None:
 
 
 async def test_it_says_which_stripe_has_the_first_hole() -> None:
-    """Each server of each stripe is asked, and what it says is told in offsets of the whole."""
+    """Each server of each stripe is asked, and its answer is shown in offsets of the whole."""
     async with running_cluster() as cluster:
         config = striped_native(cluster, 2)
         loglet = open_striped(cluster, config)

@@ -1,4 +1,4 @@
-"""Which stripes a new striped loglet gets, and where a closed one goes."""
+"""Choice of stripes for a new striped loglet, and moves of a closed one."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_sparse_stripes_are_refused_wherever_they_come_from(of: str, error: type
 
 
 def test_a_loglet_rests_on_all_that_its_stripes_rest_on() -> None:
-    """Of each group a majority must live, and every sequencer."""
+    """A majority of each group must live, and every sequencer."""
     config = provider().plan(cluster_of(6), {"groups": "1,2,3;4,5,6"}, None)
     assert provider().placement(config) == Placement(
         groups=((NodeId(1), NodeId(2), NodeId(3)), (NodeId(4), NodeId(5), NodeId(6))),
@@ -145,7 +145,7 @@ def test_nodes_keep_the_stripes() -> None:
 
 
 def test_every_stripe_replaces_its_own_servers() -> None:
-    """Whoever arrives takes the place of one that leaves; a stripe that loses none stays where it is."""
+    """A new server takes the place of one that leaves; a stripe that loses none stays where it is."""
     config = provider().plan(cluster_of(8), {"groups": "1,2,3;4,5,6"}, None)
     servers = tuple(NodeId(n) for n in (1, 2, 4, 5, 7, 8))
 
@@ -157,7 +157,7 @@ def test_every_stripe_replaces_its_own_servers() -> None:
 
 @pytest.mark.parametrize("servers", [(1, 2), (1, 2, 3, 4), (1, 2, 2)])
 def test_it_moves_to_as_many_servers_as_it_had(servers: tuple[int, ...]) -> None:
-    """Which stripe would the others belong to?"""
+    """Further servers would belong to no stripe."""
     config = provider().plan(cluster_of(4), {}, None)
     with pytest.raises(InvalidSettingError):
         provider().move(SEGMENT, config, tuple(NodeId(n) for n in servers))

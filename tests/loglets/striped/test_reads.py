@@ -20,7 +20,7 @@ async def test_a_read_of_large_batches_brings_about_as_much_as_was_asked_for(aut
 
 
 async def test_a_read_of_small_batches_brings_them_all_at_once(autojump_clock: trio.abc.Clock) -> None:
-    """Nobody waits for one stripe after the other."""
+    """All stripes are read at the same time."""
     async with board(STRIPES) as table:
         tail = await _append_to_each(table, 100)
         assert await _batches_of_reads(table, tail, max_bytes=1 << 20) == [STRIPES]
@@ -36,7 +36,7 @@ async def _append_to_each(table: Board, size: int) -> int:
 
 
 async def _batches_of_reads(table: Board, tail: int, max_bytes: int) -> list[int]:
-    """How many batches each read of a new client brought that reads all."""
+    """Number of batches that each read of a new client brought, until all was read."""
     loglet, position, counts = table.client()[0], 0, list[int]()
     while position < tail:
         items = await loglet.read(LogletOffset(position), LogletOffset(tail), max_bytes)

@@ -1,4 +1,4 @@
-"""Where a striped loglet ends, and what a seal that stops half-way leaves: stories over logs in memory."""
+"""The end of a striped loglet, and the state after a seal that stops half-way: stories over logs in memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ZERO = LogletOffset(0)
 
 
 def land(table: Board, stripe: int, name: bytes = b"zombie") -> None:
-    """An append takes effect that nobody acknowledges, sealed or not."""
+    """An unacknowledged append takes effect, sealed or not."""
     model = table.models[stripe]
     batch = Batch.build(SessionId(name.ljust(16, b".")), 0, [b"an entry"])
     wrapped = Batch.build(batch.session, 0, [batch.blob])
@@ -37,7 +37,8 @@ def land(table: Board, stripe: int, name: bytes = b"zombie") -> None:
 
 
 async def test_the_tail_is_the_first_hole_of_all() -> None:
-    """With holes on several stripes: what lies behind is in nobody's log, and no later read of the sealed loglet shows it."""
+    """With holes on several stripes: entries behind are in no log, and no later read of the sealed
+    loglet shows them."""
     async with board(3) as table:
         loglet, _ = table.client()
         await table.writer(loglet, 2).append(b"acknowledged")
@@ -95,7 +96,7 @@ def _wrapped(name: bytes, place: int) -> tuple[Batch, range]:
 
 @pytest.mark.parametrize("own", [0, 1])
 async def test_an_append_meets_a_seal_that_stopped_half_way(own: int) -> None:
-    """On its own stripe, or on one below it: it fails at once, and everybody can go on from there."""
+    """On its own stripe, or on one below it: it fails at once, and all clients can go on from there."""
     async with board(2) as table:
         loglet, _ = table.client()
         table.models[0].seal()
@@ -107,7 +108,7 @@ async def test_an_append_meets_a_seal_that_stopped_half_way(own: int) -> None:
 
 
 async def test_a_seal_fails_if_one_stripe_fails() -> None:
-    """All of them are asked; the rest is sealed by whoever comes next."""
+    """All of them are asked; the next client seals the rest."""
     async with board(3) as table:
         loglet, (_, broken, _) = table.client()
         broken.dead = UnavailableError("cut off")
@@ -131,7 +132,7 @@ async def test_a_seal_fails_if_one_stripe_fails() -> None:
     ],
 )
 async def test_a_tail_needs_all_stripes(sealed: bool, raised: VirtualLogError, told: type[VirtualLogError]) -> None:
-    """What one of them cannot say, the loglet cannot say."""
+    """An unknown tail of one stripe leaves the tail of the loglet unknown."""
     async with board(2) as table:
         loglet, (_, other) = table.client()
         table.models[0].sealed, other.dead = sealed, raised
@@ -140,7 +141,8 @@ async def test_a_tail_needs_all_stripes(sealed: bool, raised: VirtualLogError, t
 
 
 async def test_a_stripe_that_needs_a_successor_says_more_than_one_that_is_silent() -> None:
-    """Whoever asks is to extend the chain; told of the silence, he would ask again and again."""
+    """The error must ask for an extension of the chain; after a mere silence the client would ask
+    again and again."""
     async with board(2) as table:
         loglet, (silent, stuck) = table.client()
         silent.dead, stuck.dead = UnavailableError("cut off"), ReconfigurationNeededError("in flight for ever")
@@ -197,7 +199,8 @@ async def _acknowledged_after_the_end_was_read(table: Board) -> tuple[object, in
 
 
 async def test_a_sealed_tail_is_no_evidence() -> None:
-    """It has grown since somebody took the end of the log from it: the append lies behind, and is no part of the log."""
+    """It has grown since another client took the end of the log from it: the append lies behind,
+    and is no part of the log."""
     async with board(2) as table:
         outcome, stop = await _acknowledged_after_the_end_was_read(table)
         assert stop == 0
@@ -207,7 +210,7 @@ async def test_a_sealed_tail_is_no_evidence() -> None:
 async def test_by_the_published_rule_an_acknowledged_entry_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: the tails of sealed stripes count (specs: Delos, section 6: "recompute tail from all sealed stripes; L < tail ->
     acknowledge"). The append is acknowledged at slot 1, in a log that ends at slot 0."""
-    monkeypatch.setattr(append_barrier, "LogletSealed", type(None))
+    monkeypatch.setattr(append_barrier, "Sealed", type(None))
     async with board(2) as table:
         outcome, stop = await _acknowledged_after_the_end_was_read(table)
         assert outcome == range(offset_of(1), offset_of(1) + 1)
@@ -215,7 +218,7 @@ async def test_by_the_published_rule_an_acknowledged_entry_is_lost(monkeypatch: 
 
 
 async def test_an_open_tail_is_evidence_however_late_it_comes() -> None:
-    """It was read before any seal of its stripe was complete, so whoever seals reads at least as much."""
+    """It was read before any seal of its stripe was complete, so a sealing client reads at least as much."""
     async with board(2) as table, trio.open_nursery() as nursery:
         (writing, (lower, _)), (sealing, _) = table.client(), table.client()
         land(table, 0)
@@ -255,7 +258,7 @@ async def test_waiting_parks_at_the_stripe_of_the_first_hole() -> None:
 
 
 async def test_gaps_that_touch_are_one() -> None:
-    """What all stripes have dropped is one gap, however long; behind it each slot is looked at."""
+    """The common trimmed part of all stripes is one gap, however long; behind it each slot is read."""
     async with board(2) as table:
         loglet, _ = table.client()
         writer = table.writer(loglet, 1)
@@ -270,7 +273,7 @@ async def test_gaps_that_touch_are_one() -> None:
 
 
 async def test_a_stripe_that_is_trimmed_further_than_the_others_shows_gaps_between_entries() -> None:
-    """Somebody's trim has reached only one stripe. It is in force when it has reached all."""
+    """Another client's trim has reached only one stripe. It is in force once it has reached all."""
     async with board(2) as table:
         loglet, _ = table.client()
         writers = [table.writer(loglet, stripe) for stripe in (0, 1)]
@@ -286,7 +289,8 @@ async def test_a_stripe_that_is_trimmed_further_than_the_others_shows_gaps_betwe
 
 
 async def test_a_trim_to_behind_the_last_entry_keeps_its_slot_and_one_to_the_tail_does_not() -> None:
-    """The places up to the next slot belong to the batch: whoever trims names what he still wants, or the tail if that is nothing."""
+    """The offsets up to the next slot belong to the batch: a trim names the first wanted entry, or
+    the tail if there is none."""
     async with board(2) as table:
         loglet, _ = table.client()
         places = await table.writer(loglet, 0).append(b"a", b"b")

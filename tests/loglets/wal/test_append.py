@@ -51,7 +51,7 @@ async def test_a_payload_may_come_in_chunks(bed: Bed) -> None:
 
 
 async def test_a_record_longer_than_one_read(bed: Bed) -> None:
-    """Its address is enough, whatever its length; also in the middle of the file."""
+    """Its address is enough, for any length; also in the middle of the file."""
     settings = WalSettings(segment_bytes=1 << 20, record_bytes_max=1 << 17, group_bytes_max=1 << 18, headroom_bytes=0)
     async with running(bed.mount(), settings) as user:
         payloads = [bytes([number]) * (number * 10_000) for number in range(12)]
@@ -101,7 +101,7 @@ async def test_a_group_is_bounded(bed: Bed) -> None:
 
 
 async def test_concurrent_appenders_keep_their_order(bed: Bed) -> None:
-    """mt-log-test Appends: everybody's records are there, in the order in which they were offered."""
+    """mt-log-test Appends: all callers' records are there, in the order in which they were offered."""
     offered: list[bytes] = []
     async with running(bed.mount()) as user:
 
@@ -173,7 +173,7 @@ async def test_a_full_queue_refuses(bed: Bed) -> None:
 
 
 async def test_nothing_is_called_back_after_the_end(bed: Bed) -> None:
-    """A cancelled appender leaves the queue alone; a later append is told that the log has stopped."""
+    """A cancelled appender leaves the queue alone; a later append gets the error that the log has stopped."""
     async with running(bed.mount()) as user:
         await put_data(user, b"before")
         user.append(b"too late")
@@ -224,7 +224,7 @@ async def test_settings_that_cannot_work_are_refused() -> None:
 
 @pytest.mark.parametrize("kind", [-1, 256])
 def test_a_kind_that_takes_more_than_a_byte(kind: int) -> None:
-    """Refused where the record is made: the appender, which serves everybody, never sees it."""
+    """Refused where the record is made: the appender, which serves all callers, never sees it."""
     with pytest.raises(ValueError, match="kinds are 0 to 255"):
         WalRecord(kind, b"")
     assert [WalRecord(kind, b"").kind for kind in (0, 255)] == [0, 255]

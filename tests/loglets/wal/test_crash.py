@@ -46,13 +46,13 @@ class Witness:
     """Knows what was appended and what was acknowledged, over all boots."""
 
     appended: list[bytes] = attrs.Factory(list)
-    """What may be in the log: what a recovery did not find is taken out, it must not come back."""
+    """Records that may be in the log. One that a recovery did not find is taken out: it must not come back."""
     durable: int = 0
-    """How many of them must be there: acknowledged, or found by a recovery that returned."""
+    """Number of records that must be there: acknowledged, or found by a recovery that returned."""
     found: int = 0
     last: int = -1
     recoveries: int = 0
-    """That have returned, and were checked."""
+    """Recoveries that have returned, and were checked."""
 
     def begin_replay(self) -> None:
         self.found, self.last = -1, -1

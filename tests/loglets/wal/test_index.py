@@ -17,7 +17,7 @@ from virtuallog_loglets.wal import Address, WalRecord, WalSettings, WriteAheadLo
 from virtuallog_loglets.wal.core import index_format
 from virtuallog_loglets.wal.core import segment_format as fmt
 from virtuallog_loglets.wal.core.record import offset_of, sequence_of
-from virtuallog_loglets.wal.scrub import check_closed_untrusted
+from virtuallog_loglets.wal.segment_check import check_closed_untrusted
 
 
 @attrs.define(eq=False)
@@ -85,7 +85,7 @@ async def until_indexed(bed: Bed, wal: WriteAheadLog) -> None:
 
 
 def _begins(bed: Bed, name: str, start: bytes) -> bool:
-    """Also while somebody makes and removes the file."""
+    """Also while another program makes and removes the file."""
     with suppress(KeyError, FileNotFoundError):
         return bed.image(name).startswith(start)
     return False
@@ -138,7 +138,7 @@ async def test_what_is_wrong_with_an_index_costs_time_only(bed: Bed, damage: str
 
 
 async def test_an_index_that_its_user_refuses(bed: Bed) -> None:
-    """Of a format that it does not know, say: everything is read."""
+    """For example of an unknown format: everything is read."""
     known = await filled(bed)
 
     async with running(bed, Keeper(refuses=True)) as opened:
@@ -147,7 +147,7 @@ async def test_an_index_that_its_user_refuses(bed: Bed) -> None:
 
 
 async def test_an_index_does_not_hide_a_damaged_end(bed: Bed) -> None:
-    """What an index stands for is closed: header and footer are looked at."""
+    """A segment with an index is closed: header and footer are checked."""
     await filled(bed)
     image = bed.image(fmt.name_of(2))
     for at in (3, SMALL.segment_bytes - 60):
@@ -215,7 +215,7 @@ async def test_rot_in_a_segment_that_was_not_read_is_found(bed: Bed) -> None:
 async def test_a_check_in_parts_sees_every_record(bed: Bed, monkeypatch: pytest.MonkeyPatch, part_bytes: int) -> None:
     """Records longer than a part, and records across its end."""
     await filled(bed)
-    monkeypatch.setattr("virtuallog_loglets.wal.scrub.PART_BYTES", part_bytes)
+    monkeypatch.setattr("virtuallog_loglets.wal.segment_check.PART_BYTES", part_bytes)
     image = bed.image(fmt.name_of(1))
     end = len(image[: -fmt.FOOTER_BYTES].rstrip(b"\0"))
 

@@ -17,7 +17,7 @@ CHILD = """
 import sys
 from pathlib import Path
 import trio
-from virtuallog_loglets.wal import Record, WriteAheadLog
+from virtuallog_loglets.wal import WalRecord, WriteAheadLog
 from tests.loglets.wal.test_process import SETTINGS
 from virtuallog.runtime.disk import DiskStorage
 
@@ -29,16 +29,16 @@ async def main():
     with DiskStorage(Path(sys.argv[1])) as storage:
         wal = await WriteAheadLog.open(storage, SETTINGS, replay)
         async with trio.open_nursery() as nursery:
-            await nursery.start(wal.run, lambda: [Record(2, b"%d" % known)])
+            await nursery.start(wal.run, lambda: [WalRecord(2, b"%d" % known)])
             offered = known
             def done(outcome):
                 nonlocal known, offered
                 print(known, flush=True)
                 known += 1
-                wal.append([Record(1, b"%d" % offered)], done)
+                wal.append([WalRecord(1, b"%d" % offered)], done)
                 offered += 1
             for _ in range(16):
-                wal.append([Record(1, b"%d" % offered)], done)
+                wal.append([WalRecord(1, b"%d" % offered)], done)
                 offered += 1
             await trio.sleep_forever()
 

@@ -1,4 +1,5 @@
-"""Reopening: torn tails are cut, corruption is told from them and named. After log-test of Kudu and YugabyteDB."""
+"""Reopening: torn tails are cut; corruption is told apart from them and named. After log-test of
+Kudu and YugabyteDB."""
 
 from __future__ import annotations
 
@@ -236,7 +237,7 @@ async def test_a_lost_header_of_a_torn_beginning(bed: Bed) -> None:
 
 
 async def test_a_damaged_header_is_corruption(bed: Bed) -> None:
-    """Neither zeros nor ours: whatever it was, it is not a segment that never began."""
+    """Neither zeros nor a segment: such a file is not one that never began."""
     await filled(bed, b"a", b"b")
     for at in (0, 9, 14, 20, 24):
         flip(bed, FIRST, at)
@@ -310,7 +311,7 @@ async def test_high_addresses(bed: Bed) -> None:
 
 
 async def test_a_damaged_record_is_not_read(bed: Bed) -> None:
-    """A bit flips while the log is open: the reader is told, not fooled."""
+    """A bit flips while the log is open: the reader gets an error."""
     async with running(bed.mount()) as user:
         addresses = [(await put_data(user, payload))[0] for payload in (b"a" * 100, b"b" * 100)]
         for at in (offset_of(addresses[0]) + 6, offset_of(addresses[1]) + 30):

@@ -87,7 +87,7 @@ async def test_dropping_frees_files(bed: Bed) -> None:
 
 
 async def test_the_active_segment_is_never_dropped(bed: Bed) -> None:
-    """Whatever address is given, a log that is reopened knows its state."""
+    """For any given address, a log that is reopened knows its state."""
     async with running(bed.mount()) as user:
         user.wal.drop_before(address_of(100, 0))
         await put_data(user, *payloads(30))

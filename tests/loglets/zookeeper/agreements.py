@@ -1,4 +1,5 @@
-"""What the real ZooKeeper and the simulated one do alike. Each is asked through two clients, below a znode of its own."""
+"""Agreements between the real ZooKeeper and the simulated one. Each is asked through two clients,
+below its own znode."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ async def what_was_created_is_read(one: Znodes, other: Znodes, root: str) -> Non
 
 
 async def one_transaction_has_one_number_and_time(one: Znodes, _: Znodes, root: str) -> None:
-    """Whatever it creates and sets shows both; the next one has a higher number."""
+    """All that it creates and sets shows both; the next one has a higher number."""
     await one.multi([Create(f"{root}/a")])
     stat, *_made = await one.multi([Set(f"{root}/a", b"1"), Create(f"{root}/b"), Create(f"{root}/b/c")])
     assert isinstance(stat, Stat)

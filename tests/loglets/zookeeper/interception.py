@@ -27,7 +27,7 @@ class Intercepted:
     wanted: Callable[[Sequence[Operation]], bool] = lambda operations: len(operations) == 4  # appends
     late: list[Sequence[Operation]] = attrs.field(factory=list)
     outcomes: list[str] = attrs.field(factory=list)
-    """Of late transactions: 'done', or why they were refused."""
+    """Results of late transactions: 'done', or the reason of the refusal."""
     looks: int = 0
     """Reads, so far."""
     between: Callable[[str], Awaitable[None]] | None = None
@@ -44,7 +44,7 @@ class Intercepted:
         raise UnavailableError(f"planned: {word}")
 
     async def arrive(self) -> None:
-        """What was sent first, and has not happened yet, happens now."""
+        """Execute now the first transaction that has not happened yet."""
         try:
             await self.znodes.multi(self.late.pop(0))
             self.outcomes.append("done")

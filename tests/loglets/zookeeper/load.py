@@ -1,4 +1,5 @@
-"""Writers who append to one loglet, each his own session, and offer again what has no answer; and what must be so afterwards."""
+"""Writers that append to one loglet, each in its own session, and repeat unanswered appends; and
+the checks afterwards."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ class LoadWriter:
     session: SessionId
     stopped: bool = False
     placed: dict[int, bytes] = attrs.field(factory=dict)
-    """What was acknowledged, where."""
+    """Places of acknowledged batches."""
     offered: int = 0
 
     async def run(self) -> None:
@@ -56,7 +57,7 @@ async def read_all(loglet: ZooKeeperLoglet) -> dict[int, bytes]:
 
 
 def check(writers: list[LoadWriter], found: dict[int, bytes]) -> None:
-    """Whatever was acknowledged is where it was said to be; all of each session is there once, in its order."""
+    """Each acknowledged batch is at its place; all of each session is there once, in its order."""
     for writer in writers:
         assert {place: found.get(place) for place in writer.placed} == writer.placed
         name = writer.session[:2] + b" "

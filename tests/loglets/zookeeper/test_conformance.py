@@ -1,5 +1,5 @@
-"""A ZooKeeperLoglet keeps every clause of the loglet contract: with a good ZooKeeper, and with one whose servers lag and whose
-connections break."""
+"""A ZooKeeperLoglet keeps every clause of the loglet contract: with a good ZooKeeper, and with
+lagging servers and breaking connections."""
 
 from __future__ import annotations
 

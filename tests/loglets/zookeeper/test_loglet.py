@@ -73,7 +73,8 @@ async def test_batches_that_wait_share_a_slot(bench: Bench, autojump_clock: trio
 
 
 async def test_the_largest_batches_go_in_chunks(bench: Bench, autojump_clock: trio.testing.MockClock) -> None:
-    """What does not fit in one znode is in several, and is deleted with them; a lost chunk is damage, and no data."""
+    """A bundle too large for one znode is in several, and is deleted with them; a lost chunk is
+    damage, and no data."""
     source, writer = random.Random(1), bench.client()
     large = Batch.build(SESSION, 0, [source.randbytes(5 << 20), b"", source.randbytes(1 << 20)])
     many = Batch.build(SESSION, 3, [b""] * BATCH_COUNT_MAX)
@@ -93,7 +94,7 @@ async def test_the_largest_batches_go_in_chunks(bench: Bench, autojump_clock: tr
 
 
 async def test_what_lies_before_a_damaged_chunk_is_read(bench: Bench, autojump_clock: trio.testing.MockClock) -> None:
-    """As before any other damage: only whoever asks for what is damaged is told of it, and where it is."""
+    """As before any other damage: only a read of the damaged part fails, and the error says where it is."""
     await fill(bench, 2)
     writer = bench.client()
     await writer.append(Batch.build(SESSION, 2, [b"x" * 1_000_000, b"y" * 900_000]), opens=False)
@@ -107,7 +108,8 @@ async def test_what_lies_before_a_damaged_chunk_is_read(bench: Bench, autojump_c
 
 @attrs.define(eq=False)
 class TrimmedUnderWay(Intercepted):
-    """The server that is asked first has no chunks as yet; while a fresh answer is on its way to them, somebody trims."""
+    """The first server has no chunks as yet; while a fresh answer is on its way to them, another
+    client trims."""
 
     chunks_asked: int = 0
     trim: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
@@ -139,7 +141,8 @@ async def test_a_slot_that_is_trimmed_before_its_chunks_are_read_is_not_lost(
 
 
 async def test_two_clients_of_a_session_do_not_part_it(bench: Bench, autojump_clock: trio.testing.MockClock) -> None:
-    """The same batches, offered by two clients at once, are in the log once and in order; both are told the same places."""
+    """The same batches, offered by two clients at once, are in the log once and in order; both get
+    the same places."""
     clients, given = [bench.client(), bench.client()], list[list[range]]()
 
     async def append_all(client: Any) -> None:
@@ -156,7 +159,8 @@ async def test_two_clients_of_a_session_do_not_part_it(bench: Bench, autojump_cl
 async def test_old_batches_are_forgotten_and_not_placed_anew(
     bench: Bench, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """A batch offered again after very many others, or after it was trimmed before anybody knew its place, is an error."""
+    """A batch offered again after very many others, or trimmed before any client knew its place, is
+    an error."""
     await fill(bench, 100)
     with pytest.raises(ReconfigurationNeededError, match="forgotten"):
         await bench.client().append(batch(3), opens=False)
@@ -182,7 +186,7 @@ async def test_too_many_sessions_want_a_successor(
 
 
 async def test_a_session_nobody_knows_must_open(bench: Bench, autojump_clock: trio.testing.MockClock) -> None:
-    """Also in a loglet that nobody has made: asking does not make it."""
+    """Also in a loglet that no client has created: asking does not create it."""
     with pytest.raises(OutOfOrderError):
         await bench.client().append(batch(7), opens=False)
     assert not paths(bench, LAYOUT.base)
@@ -240,7 +244,8 @@ async def test_those_who_wait_share_the_polls(bench: Bench, autojump_clock: trio
 async def test_a_trim_deletes_and_goes_on_where_it_ended(
     bench: Bench, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client that dies after the first deletes; whoever trims next, or only asks for the trim point, does the rest."""
+    """A client that dies after the first deletes; the next trim, or question for the trim point,
+    does the rest."""
     monkeypatch.setattr(trimmer, "DELETES_MAX", 4)
     await fill(bench, 20)
     deletes = Intercepted(
@@ -278,7 +283,8 @@ async def test_several_who_trim_delete_side_by_side(bench: Bench, autojump_clock
 
 
 async def test_a_wiped_zookeeper_is_no_fresh_loglet(bench: Bench, autojump_clock: trio.testing.MockClock) -> None:
-    """For nobody who has used the loglet before: not while it is gone, and not once others have made it anew."""
+    """A client that has used the loglet before gets an error: while it is gone, and once others
+    have created it anew."""
     knowing = [bench.client(), bench.client()]
     await knowing[0].append(batch(0), opens=True)
     await knowing[1].check_tail()
@@ -345,8 +351,8 @@ async def test_what_somebody_wrote_into_a_slot_is_damage(bench: Bench, autojump_
 async def test_a_released_loglet_leaves_a_tombstone(
     bench: Bench, made: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Nothing else is left, and nobody makes it again, not even one that nobody had made: a client with an old chain would be
-    told that his entry is in the log."""
+    """Nothing else is left, and no client creates it again, even if it was never created: a client
+    with an old chain would get an acknowledgement for an entry that is not in the log."""
     knowing = bench.client()
     if made:
         await fill(bench, 3)

@@ -92,7 +92,7 @@ async def test_who_finishes_a_change_asks_nobody(autojump_clock: MockClock) -> N
 
 @pytest.mark.processes
 async def test_an_unreachable_ensemble_is_left_alone_afterwards(nursery: trio.Nursery) -> None:
-    """Of a question that was refused no connection is left that tries for ever, nor its threads."""
+    """After a refusal no connection is left that tries for ever, nor its threads."""
     connections = KazooConnections()
     config = ZooKeeperConfig(hosts=f"127.0.0.1:{free_ports(1)}").encode()
     async with trio.open_nursery() as asking:

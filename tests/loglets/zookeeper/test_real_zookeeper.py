@@ -144,7 +144,7 @@ async def test_a_killed_server_loses_nothing(tmp_path: Path) -> None:
 
 
 async def test_cut_connections_lose_nothing(tmp_path: Path) -> None:
-    """Again and again in the middle of appends: what was acknowledged to nobody may have happened, and is found."""
+    """Again and again in the middle of appends: unacknowledged ones may have happened, and are found."""
     async with (
         open_zookeeper(tmp_path) as server, open_proxy(server.port) as proxy,
         clients_of(proxy.address) as clients, under_load(clients) as writers,

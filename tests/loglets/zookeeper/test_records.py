@@ -1,4 +1,4 @@
-"""What znodes and configs hold: written, read back, and never believed when it cannot be."""
+"""Contents of znodes and configs: written, read back, and rejected when impossible."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_manifests_and_trims_come_back() -> None:
 
 @given(st.binary(max_size=100))
 def test_garbage_is_an_error(data: bytes) -> None:
-    """Whatever somebody wrote into a znode: read, or CorruptionError, and nothing else."""
+    """Any bytes in a znode are read, or are a CorruptionError, and nothing else."""
     for decode in (records.decode_writer_untrusted, records.decode_manifest_untrusted, records.decode_trim_untrusted):
         for blob in (data, b"ZW\x01" + data, b"ZM\x01\x00" + data, b'{"trim": ' + data):
             with suppress(CorruptionError):
@@ -118,7 +118,7 @@ def test_a_setting_that_cannot_be_is_refused(setting: str, value: str) -> None:
 
 @pytest.mark.parametrize("blob", [b"", b"{}", b"[]", b'{"hosts": 3, "root": "/a"}', b'{"hosts": "a:1", "root": "a"}'])
 def test_another_config_is_malformed(blob: bytes) -> None:
-    """As of another kind, or of nobody."""
+    """A config of another kind, or of none."""
     with pytest.raises(MalformedError):
         configs.decode_untrusted(blob)
     assert configs.decode_untrusted(b'{"hosts": "a:1", "root": "/a"}') == ZooKeeperConfig(hosts="a:1", root="/a")

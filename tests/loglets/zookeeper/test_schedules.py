@@ -130,8 +130,8 @@ async def test_a_late_copy_that_arrives_during_the_look_is_found(
 
 
 async def test_a_late_copy_does_not_get_behind_a_seal(bench: Bench, autojump_clock: trio.testing.MockClock) -> None:
-    """Sent before the seal, executed after it: the check of the seal is in the same transaction. Its sender is told that the
-    loglet is sealed, and that the outcome is open, as he cannot know."""
+    """Sent before the seal, executed after it: the check of the seal is in the same transaction.
+    Its sender learns that the loglet is sealed, and that the outcome is open, as it cannot know."""
     znodes = Intercepted(bench.znodes())
     writer, sealer = bench.client(znodes=znodes), bench.client()
     await writer.append(batch(0), opens=True)
@@ -214,8 +214,8 @@ async def test_the_first_batch_of_a_session_may_be_conditional_and_refused(
 
 
 async def test_a_batch_is_found_among_many(bench: Bench, autojump_clock: trio.testing.MockClock) -> None:
-    """A client that knows nothing is offered a batch again that is long in the log, and others behind it: whatever is
-    remembered of the session gives its place."""
+    """A client without state is offered a batch again that is long in the log, and others behind
+    it: the remembered state of the session gives its place."""
     writer, other = bench.client(), bench.client()
     places = []
     for number in range(40):
@@ -268,8 +268,9 @@ async def test_an_unreachable_zookeeper_is_an_open_outcome(
 async def test_a_loglet_that_comes_into_being_during_a_look_has_not_left_the_chain(
     bench: Bench, sealed: bool, made_before: int, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """The requests of a look are executed one after the other. Whatever of the loglet they find, it is there: it was told of a trim,
-    and of a tail, that it was gone for good."""
+    """The requests of a look are executed one after the other, and may find the loglet in any state
+    of its creation. It exists all the same: a trim and a tail check must not answer that it is gone
+    for good."""
     for number, look in enumerate((ZooKeeperLoglet.check_tail, _trim)):
         segment = SegmentId(9, 10 * made_before + number)
         znodes, requests = Intercepted(bench.znodes()), count(1)

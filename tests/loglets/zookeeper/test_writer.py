@@ -81,7 +81,7 @@ def test_a_session_that_goes_on_is_looked_for() -> None:
 
 
 def test_one_transaction_is_under_way_at_a_time() -> None:
-    """What comes meanwhile waits, and shares the next one, in the order of its numbers."""
+    """Batches that come meanwhile wait, and share the next slot, in the order of their numbers."""
     writer = opened()
     commit_of(writer.offer(batch(1), None, 1, opens=False))
     assert writer.offer(batch(3), None, 3, opens=False) == []
@@ -118,7 +118,7 @@ def test_what_has_no_predecessor_is_refused() -> None:
 
 
 def test_after_an_unknown_outcome_it_looks_and_goes_on() -> None:
-    """What is there is answered, what is not there is sent again, in the version that is there now."""
+    """Batches in the log are answered; the others are sent again, at the version that is there now."""
     writer = opened()
     writer.offer(batch(1), None, 1, opens=False)
     writer.offer(batch(2), None, 2, opens=False)
@@ -129,7 +129,7 @@ def test_after_an_unknown_outcome_it_looks_and_goes_on() -> None:
 
 
 def test_who_left_before_his_batch_was_sent_leaves_nothing() -> None:
-    """What is under way goes on; nobody is told."""
+    """The transaction in flight goes on; the withdrawn caller gets no answer."""
     writer = opened()
     writer.offer(batch(1), None, 1, opens=False)
     writer.offer(batch(2), None, 2, opens=False)
@@ -210,7 +210,7 @@ def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @attrs.define
 class Obvious:
-    """What ZooKeeper holds of one session and its log: a list. Requests may be lost, and come back late."""
+    """ZooKeeper's content for one session and its log: a list. Requests may be lost, and come back late."""
 
     written: WriterState | None = None
     version: int = ABSENT
@@ -241,7 +241,7 @@ def test_any_schedule_keeps_the_session(seed: int) -> None:
         if zookeeper.late and source.random() < 0.1:
             zookeeper.execute(zookeeper.late.pop(source.randrange(len(zookeeper.late))))
         if source.random() < 0.05:
-            zookeeper.log.append(())  # somebody else's
+            zookeeper.log.append(())  # another client's
 
     held = [one.first_sequence for slot in zookeeper.log for one in slot]
     assert held == list(range(len(held)))
@@ -308,7 +308,7 @@ class _Client:
 
 
 def test_an_error_of_zookeeper_reaches_all_who_wait() -> None:
-    """What was asked and what waits; then the writer begins anew."""
+    """Requested and waiting batches fail; then the writer begins anew."""
     writer = opened()
     writer.offer(batch(1), None, 1, opens=False)
     writer.offer(batch(2), None, 2, opens=False)

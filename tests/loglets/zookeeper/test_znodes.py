@@ -62,7 +62,7 @@ async def test_real(tmp_path: Path, nursery: trio.Nursery) -> None:
 
 
 async def test_a_server_may_lag_behind(autojump_clock: trio.testing.MockClock) -> None:
-    """A plain read may show what was; one client never goes back, whatever server it is connected to."""
+    """A plain read may show an old state; one client never goes back, on any server."""
     async with running_bench(LAGGING) as bench:
         writer = bench.znodes()
         await writer.multi([Create("/a")])
@@ -126,7 +126,7 @@ async def test_who_cannot_be_reached_does_nothing(autojump_clock: trio.testing.M
 
 @pytest.mark.processes
 async def test_nobody_there(nursery: trio.Nursery) -> None:
-    """Who cannot connect is told so in time, and nothing has been handed to kazoo that it might send later."""
+    """A client that cannot connect gets an error in time, and kazoo has nothing that it might send later."""
     znodes = KazooConnections()(ZooKeeperConfig(hosts=f"127.0.0.1:{free_ports(1)}"), _environment(nursery))
     with pytest.raises(UnavailableError, match="nothing was done"):
         await znodes.multi([Create("/a")])

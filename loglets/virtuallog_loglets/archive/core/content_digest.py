@@ -1,9 +1,10 @@
-"""One checksum of what a part of the log holds, however it is cut into batches, reads and files.                      Pure.
+"""Content digest: one checksum of a part of the log, independent of batches, reads and files.
 
-Two copies of a segment may be cut differently: an archive in other pieces than a loglet, two replicas in other reads. So not
-batches are hashed, but *runs*: entries of one session with consecutive positions and sequence numbers, the same time and the
-same headers. Hashed are where each run begins and what it has in common, the length of each payload, the payloads, and gaps,
-adjacent ones of the same kind joined.
+Two copies of a segment may be cut differently: an archive into other pieces than a loglet, two
+replicas into other reads. So the digest covers *runs*, not batches. A run has entries of one
+session with consecutive positions and sequence numbers, the same time and the same headers. Hashed
+are the start and common fields of each run, the length of each payload, the payloads, and gaps.
+Adjacent gaps of the same kind are joined.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ def _sha256() -> Any:
 
 @attrs.define(eq=False)
 class ContentDigest:
-    """Fed with adjacent items in order."""
+    """Digest that is fed with adjacent items in order."""
 
     entries: int = 0
     _runs: Any = attrs.field(factory=_sha256)
     _lengths: Any = attrs.field(factory=_sha256)
     _payloads: Any = attrs.field(factory=_sha256)
     _next: tuple[object, ...] = ()
-    """What goes on with the last run."""
+    """First fields of an item that would continue the last run."""
     _gap: Gap | None = None
-    """The last gap, if nothing came after it."""
+    """The last gap, if nothing came after it; else None."""
 
     def feed(self, items: Iterable[Placed]) -> None:
         for item in items:
@@ -43,7 +44,8 @@ class ContentDigest:
                 self._feed_batch(item)
 
     def checksum(self) -> str:
-        """Of all that was fed so far. May be fed on afterwards only if the next item does not prolong a gap."""
+        """Checksum of all items so far. It may be fed afterwards only if the next item does not
+        prolong a gap."""
         self._end_gap()
         parts = (self._runs, self._lengths, self._payloads)
         return f"sha256:{hashlib.sha256(b''.join(part.digest() for part in parts)).hexdigest()}"
@@ -78,15 +80,16 @@ class ContentDigest:
 
 
 def digest_of(items: Iterable[Placed]) -> str:
-    """The checksum of adjacent items."""
+    """Checksum of adjacent items."""
     digest = ContentDigest()
     digest.feed(items)
     return digest.checksum()
 
 
 def _cut(packed_ends: memoryview, first: int, count: int) -> tuple[bytes, int, int]:
-    """Of `count` payloads from number `first` on: their lengths, u32 each, and where the first one begins and the last one ends."""
-    import numpy as np  # a tenth of a second of the start of each node, most of which never hash an entry
+    """Lengths (u32 each) of `count` payloads from number `first`, the start of the first and the
+    end of the last."""
+    import numpy as np  # a tenth of a second at the start of each node, and most nodes never hash an entry
 
     ends = np.frombuffer(packed_ends, dtype="<u4")
     low = int(ends[first - 1]) if first else 0
@@ -95,11 +98,11 @@ def _cut(packed_ends: memoryview, first: int, count: int) -> tuple[bytes, int, i
 
 
 def clipped(items: Iterable[Placed], start: int, stop: int) -> list[Placed]:
-    """What of adjacent items lies in [start, stop)."""
+    """The part of adjacent items that lies in [start, stop)."""
     parts = (item.clip(start, stop) for item in items)
     return [part for part in parts if part is not None]
 
 
 def trimmed_up_to(items: Iterable[Placed], start: int) -> int:
-    """Where the last gap of trimmed places among the items ends; `start` if there is none."""
+    """End of the last gap of trimmed positions among the items; `start` if there is none."""
     return max((item.stop for item in items if isinstance(item, Gap) and item.kind is GapKind.TRIMMED), default=start)

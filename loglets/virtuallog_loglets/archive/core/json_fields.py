@@ -1,4 +1,4 @@
-"""Fields of JSON objects that somebody else may have written.                                                       Pure."""
+"""Typed fields of JSON objects from untrusted sources."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 
 def object_of(value: object) -> Mapping[str, Any]:
-    """Raises TypeError unless it is a JSON object."""
+    """The value as a JSON object. Raises TypeError if it is none."""
     if not isinstance(value, dict):
         raise TypeError(f"{str(value)[:100]} is not an object")
     return value
 
 
 def integer(fields: Mapping[str, Any], name: str) -> int:
-    """Raises KeyError, TypeError unless there is a number from 0 to 2**63 - 1."""
+    """The field as an integer. Raises KeyError or TypeError unless it is a number from 0 to 2**63 - 1."""
     value = fields[name]
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 63:
         raise TypeError(f"{name} is not a number: {str(value)[:100]}")
@@ -22,7 +22,7 @@ def integer(fields: Mapping[str, Any], name: str) -> int:
 
 
 def text(fields: Mapping[str, Any], name: str) -> str:
-    """Raises KeyError, TypeError unless there is a text."""
+    """The field as a text. Raises KeyError or TypeError unless it is one."""
     value = fields[name]
     if not isinstance(value, str):
         raise TypeError(f"{name} is not a text: {str(value)[:100]}")

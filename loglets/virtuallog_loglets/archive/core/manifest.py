@@ -1,4 +1,5 @@
-"""The manifest of an archive: what its files are. `manifest.json`, written last: without it there is no archive.      Pure.
+"""Manifest of an archive: the list of its files. `manifest.json`, written last: without it there is
+no archive.
 
     {"format": "virtuallog-archive", "version": 1, "cluster": "c3..", "start": 0, "stop": 150, "trimmed": 0,
      "columns": {"position": "int64", ...},
@@ -7,9 +8,9 @@
                 "content": "sha256:.."}],
      "entries": 148, "gaps": 2, "bytes": 4711, "content": "files-sha256:..", "writer": "virtuallog 0.1.0"}
 
-Every position from start to stop is in one file, as an entry or in a gap; files are adjacent and in order. Whoever writes an
-archive keeps to this, whatever tool it is; who reads one refuses a version that it does not know, and passes over fields that
-it does not. docs/archive.md explains each field.
+Every position from start to stop is in one file, as an entry or in a gap. Files are adjacent and in
+order. Every tool that writes an archive follows this. A reader refuses an unknown version and
+ignores unknown fields. docs/archive.md explains each field.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ NAME: Final = "manifest.json"
 FORMAT: Final = "virtuallog-archive"
 VERSION: Final = 1
 BYTES_MAX: Final = 16 << 20
-"""Some 50,000 files, each of tens of MiB: more than a segment can hold. Bounds what a wrong file costs."""
+"""Most bytes of a manifest: some 50,000 files, each of tens of MiB, more than a segment can hold.
+Bounds the cost of a wrong file."""
 _BEGINNING: Final = json.dumps({"format": FORMAT}).encode()[:-1]
 _BY_FILE: Final = "files-sha256:"
 COLUMNS: Final[Mapping[str, str]] = {
@@ -41,7 +43,7 @@ COLUMNS: Final[Mapping[str, str]] = {
     "gap": "string",
     "gap_stop": "int64",
 }
-"""Arrow's names of the types. docs/archive.md says what is in them."""
+"""Arrow's names of the column types. docs/archive.md describes the contents."""
 
 
 def checksum(content: bytes | memoryview) -> str:
@@ -49,17 +51,20 @@ def checksum(content: bytes | memoryview) -> str:
 
 
 def content_of(files: Iterable[DataFile]) -> str:
-    """The checksum of what is in files, each of which has one."""
+    """Checksum of the contents of files, each of which has its own."""
     return f"{_BY_FILE}{hashlib.sha256(''.join(file.content for file in files).encode()).hexdigest()}"
 
 
 @attrs.frozen
 class RowGroup:
-    """A part of a file that is read in one piece. Here and not only in the footer: so no reader depends on statistics, which
-    tools write in different ways, and a footer is opened only once its checksum is right."""
+    """A part of a file that is read in one piece.
+
+    It is listed here and not only in the footer. So no reader depends on statistics, which tools
+    write in different ways, and a footer is opened only once its checksum is right.
+    """
 
     start: int
-    """First position in it. It goes up to that of the next one, or to the end of the file."""
+    """First position in it. It reaches up to that of the next group, or to the end of the file."""
     first_byte: int
     stop_byte: int
 
@@ -73,17 +78,18 @@ class DataFile:
     stop: int
     entries: int
     gaps: int
-    """Rows that stand for no entry."""
+    """Number of rows that are gaps."""
     bytes: int
     checksum: str
     footer_bytes: int
-    """Of its end: the footer of Parquet, its length and the magic. A reader of a part of the file checks these, and pages
-    have checksums of their own."""
+    """Bytes at its end: the Parquet footer, its length and the magic. A reader of a part of the
+    file checks these; pages have checksums of their own."""
     footer_checksum: str
     groups: tuple[RowGroup, ...]
-    """Its row groups, in order."""
+    """Row groups, in order."""
     content: str = ""
-    """Checksum of what is in the rows, however they are cut into batches (`digest.py`); empty: its maker did not know of it."""
+    """Checksum of the rows' content, however it is cut into batches (`content_digest.py`); empty if
+    the writer did not compute it."""
 
     def plain(self) -> dict[str, Any]:
         fields = {**attrs.asdict(self, recurse=False), "groups": [attrs.astuple(group) for group in self.groups]}
@@ -92,19 +98,19 @@ class DataFile:
 
 @attrs.frozen(kw_only=True)
 class ArchiveManifest:
-    """What an archive is made of."""
+    """Files and totals of an archive."""
 
     cluster: str
     start: int
     stop: int
     trimmed: int
-    """What lies below had been trimmed when the archive was made."""
+    """Position below which everything had been trimmed when the archive was made."""
     files: tuple[DataFile, ...]
     content: str
-    """Checksum of the checksums of what is in the files (`content_of`), or of all entries and gaps, however they are cut into
-    batches and files."""
+    """Checksum of the checksums of the files' contents (`content_of`), or of all entries and gaps,
+    however they are cut into batches and files."""
     writer: str
-    """The program, for people."""
+    """Name of the program, for people."""
 
     @property
     def entries(self) -> int:
@@ -121,7 +127,7 @@ class ArchiveManifest:
 
     @property
     def is_by_file(self) -> bool:
-        """Whether each file has a checksum of what is in its rows."""
+        """True if each file has a checksum of its rows' content."""
         return self.content.startswith(_BY_FILE)
 
     def encode(self) -> bytes:
@@ -138,7 +144,7 @@ class ArchiveManifest:
         return json.dumps(fields).encode()
 
     def check_range(self, cluster: str, start: int, stop: int) -> None:
-        """Whether this is the archive that somebody means.
+        """Check that this is the archive of that cluster and range.
 
         Raises:
             MalformedError: it is that of another log, or of another part of it.
@@ -150,11 +156,11 @@ class ArchiveManifest:
 
 
 def decode_untrusted(blob: bytes, expected_checksum: str | None = None) -> ArchiveManifest:
-    """The manifest in `blob`.
+    """Decode the manifest in `blob`.
 
     Args:
         blob: content of the file.
-        expected_checksum: what the chain says that it has, if the chain has this archive.
+        expected_checksum: checksum in the chain; None if the chain does not have this archive.
 
     Raises:
         CorruptionError: it has another checksum.
@@ -180,8 +186,11 @@ def decode_untrusted(blob: bytes, expected_checksum: str | None = None) -> Archi
 
 
 def is_damaged_untrusted(blob: bytes) -> bool:
-    """Whether this was to be a manifest of this version, and is none: its writer died where files are not made in one step, or
-    it was damaged on its way. The beginning of a JSON object is none."""
+    """True if `blob` was meant as a manifest of this version but is not valid.
+
+    Its writer died where files are not written atomically, or it was damaged. The beginning of a
+    JSON object is one such case.
+    """
     if blob[: len(_BEGINNING)] != _BEGINNING[: len(blob)]:
         return False
     try:

@@ -1,10 +1,13 @@
-"""Parquet files of an archive: written a row group at a time, read a row group at a time from parts of the file.
+"""Parquet files of an archive: written a row group at a time, read a row group at a time from parts
+of the file.
 
-A reader fetches the footer once, then the bytes of the row group that it needs. Neither is believed: the footer has a checksum
-in the manifest, each page one of its own (CRC32), and the rows must cover exactly the positions that they are said to.
+A reader fetches the footer once, then the bytes of the row group that it needs. It trusts neither.
+The footer has a checksum in the manifest, each page has its own (CRC32), and the rows must cover
+exactly the stated positions.
 
-What reads archives does not look at the metadata of a column chunk: pyarrow ends the process if that is damaged in some ways (docs/bugs.md),
-instead of raising an error. Where row groups are, the manifest says.
+Danger: readers of archives must not look at the metadata of a column chunk. pyarrow ends the
+process on some damage there (docs/bugs.md) instead of raising an error. The manifest says where row
+groups are.
 """
 
 from __future__ import annotations
@@ -24,13 +27,13 @@ from virtuallog_loglets.archive.core.manifest import DataFile, RowGroup, checksu
 
 Bytes: TypeAlias = bytes | memoryview
 _TAIL_BYTES: Final = 8
-"""Length of the footer, and the magic."""
+"""Bytes of the length of the footer, and of the magic."""
 _MAGIC: Final = b"PAR1"
 
 
 @contextmanager
 def _damage_reported(name: str) -> Iterator[None]:
-    """Whatever pyarrow raises on bytes that are no Parquet, or no longer."""
+    """Turn any error of pyarrow on damaged bytes into CorruptionError."""
     try:
         yield
     except (
@@ -50,7 +53,7 @@ def _damage_reported(name: str) -> Iterator[None]:
 
 
 class ParquetPart:
-    """One file in the making, in memory."""
+    """One file under construction, in memory."""
 
     def __init__(self) -> None:
         self._sink = pa.BufferOutputStream()
@@ -68,20 +71,20 @@ class ParquetPart:
         )
 
     def add(self, items: Sequence[Placed]) -> None:
-        """One row group more."""
+        """Add one row group."""
         table, before = rows.table_of(items), self._sink.tell()
         self._writer.write_table(table, row_group_size=table.num_rows)
         self._groups.append(RowGroup(items[0].start, before, self._sink.tell()))
 
     def finish(self) -> tuple[bytes, tuple[RowGroup, ...]]:
-        """The file, and where its row groups are."""
+        """Finish the file. Returns its bytes and its row groups."""
         self._writer.close()
         content: bytes = self._sink.getvalue().to_pybytes()
         return content, tuple(self._groups)
 
 
 def footer_bytes_untrusted(content: bytes) -> int:
-    """How long the footer of this file is.
+    """Length of the footer of this file.
 
     Raises:
         CorruptionError: it has none.
@@ -99,17 +102,17 @@ def footer_bytes_untrusted(content: bytes) -> int:
 
 @attrs.frozen
 class Footer:
-    """What a file says of itself."""
+    """Decoded footer of a file."""
 
     file: DataFile
     metadata: Any
 
 
 def footer_untrusted(file: DataFile, tail: bytes) -> Footer:
-    """The footer in the last `file.footer_bytes` of a file.
+    """Check and decode the footer in the last `file.footer_bytes` of a file.
 
     Raises:
-        CorruptionError: these are not the bytes that the manifest means, or nothing that can be read.
+        CorruptionError: these are not the bytes that the manifest means, or they cannot be decoded.
     """
     if len(tail) != file.footer_bytes or checksum(tail) != file.footer_checksum:
         raise CorruptionError(f"the footer of file {file.name} does not match its checksum")
@@ -117,7 +120,7 @@ def footer_untrusted(file: DataFile, tail: bytes) -> Footer:
 
 
 def parse_footer_untrusted(file: DataFile, tail: bytes) -> Footer:
-    """The same without a look at the checksum."""
+    """Decode a footer without checking its checksum."""
     with _damage_reported(file.name):
         metadata = pq.read_metadata(_Window(file.bytes, file.bytes - len(tail), tail))
         if metadata.num_row_groups != len(file.groups):
@@ -126,21 +129,22 @@ def parse_footer_untrusted(file: DataFile, tail: bytes) -> Footer:
 
 
 def read_group_untrusted(footer: Footer, index: int, content: Bytes) -> list[Placed]:
-    """The batches and gaps of a row group, whose bytes are `content`.
+    """Batches and gaps of a row group, whose bytes are `content`.
 
     Raises:
         CorruptionError: damaged.
-        MalformedError: rows that are none of an archive.
+        MalformedError: rows that do not belong in an archive.
     """
     with _damage_reported(footer.file.name):
         return rows.items_of_untrusted(_read(footer, index, content, None), *group_range(footer.file, index))
 
 
 def read_group_table_untrusted(footer: Footer, index: int, content: Bytes, columns: Collection[str]) -> pa.Table:
-    """These columns of a row group, whose bytes are `content`, and those that tell its places; only they are decoded.
+    """Columns of a row group, whose bytes are `content`, and those that give its positions. Only
+    these are decoded.
 
-    The rows cover the positions of the group, and what is null in gaps is null in no entry. That rows of a batch go together
-    is not looked at.
+    The rows cover the positions of the group. A column is null in gaps and in no entry. It is not
+    checked that the rows of a batch are consecutive.
 
     Raises: as `read_group_untrusted`.
     """
@@ -153,7 +157,7 @@ def read_group_table_untrusted(footer: Footer, index: int, content: Bytes, colum
 
 
 def group_range(file: DataFile, index: int) -> tuple[int, int]:
-    """The positions of a row group."""
+    """Positions of a row group."""
     following = file.groups[index + 1].start if index + 1 < len(file.groups) else file.stop
     return file.groups[index].start, following
 
@@ -168,13 +172,16 @@ def _read(footer: Footer, index: int, content: Bytes, columns: list[str] | None)
         page_checksum_verification=True,
         pre_buffer=False,
     )
-    # Threads of Arrow would change nothing in the simulator, but what is this small gains nothing from them.
+    # Threads of Arrow would change nothing in the simulator, and something this small gains
+    # nothing from them.
     return opened.read_row_group(index, columns=columns, use_threads=False)
 
 
 def groups_untrusted(content: bytes, start: int) -> tuple[RowGroup, ...]:
-    """Where the row groups of a file are that begins at this position: for a file that somebody knows to be as it was written,
-    by its checksum, and has no manifest of. Only here the metadata of column chunks is looked at.
+    """Row groups of a file that begins at this position.
+
+    For a file without a manifest that is known to be intact by its checksum. Only here the metadata
+    of column chunks is read.
 
     Raises:
         CorruptionError: not a file of an archive.
@@ -194,7 +201,7 @@ def groups_untrusted(content: bytes, start: int) -> tuple[RowGroup, ...]:
 
 
 def read_file_untrusted(file: DataFile, content: bytes) -> Iterator[list[Placed]]:
-    """Everything in a file, a row group at a time; each checksum of it was right.
+    """Read everything in a file, a row group at a time. Every checksum of it was right.
 
     Raises:
         CorruptionError: damaged.
@@ -208,7 +215,7 @@ def read_file_untrusted(file: DataFile, content: bytes) -> Iterator[list[Placed]
 
 
 class _Window:
-    """A file of which only some bytes are here, as pyarrow wants to see it."""
+    """View for pyarrow of a file of which only some bytes are here."""
 
     closed = False
 
@@ -233,8 +240,11 @@ class _Window:
         return self._at
 
     def read(self, length: int = -1) -> Bytes:
-        """What is asked for; less at the end of the file, as files do. Arrow asks for more than it needs (64 KiB for a
-        footer): zeros stand for what is not here, and if they are looked at, no checksum of a page is right."""
+        """Read bytes; fewer at the end of the file, as files do.
+
+        Arrow reads more than it needs (64 KiB for a footer). Zeros stand for missing bytes; if they
+        are used, no checksum of a page is right.
+        """
         stop = self._size if length < 0 else min(self._size, self._at + length)
         if stop <= self._at:
             return b""

@@ -1,13 +1,14 @@
-"""Batches and gaps as rows of an Arrow table, and back: the columns of an archive, without a loop per entry.
+"""Rows of an archive: batches and gaps as an Arrow table, and back, without a loop per entry.
 
     position | payload  time  session  sequence  headers | gap  gap_stop
        7     | b"a"     ...   0x5e..   41        b""     |                 first entry of a batch: headers are not null
        8     | b"b"     ...   0x5e..   42                |                 the next one of the same batch
        9     |                                           | filler   12     nothing at 9, 10 and 11
 
-Rules, kept by whoever writes and checked by whoever reads: rows are adjacent and in order of their positions; a row is an
-entry or a gap, never both; the first row of a batch has headers, empty if there are none; each further one goes on where the
-one before stopped, in position, sequence, session and time. A row group begins with a batch or a gap.
+Rules, followed by writers and checked by readers. Rows are adjacent and in order of their
+positions. A row is an entry or a gap, never both. The first row of a batch has headers, empty if
+there are none. Each further row continues the one before in position, sequence, session and time. A
+row group begins with a batch or a gap.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _KINDS = {None, *(kind.value for kind in GapKind)}
 
 
 def table_of(items: Sequence[Placed]) -> pa.Table:
-    """The rows of adjacent items; none of them has places with a stride, unless it has only one place."""
+    """Rows of adjacent items. An item must not have a stride unless it has only one position."""
     counts = np.array([_count(item) for item in items])
     firsts = np.cumsum(counts) - counts
     within = np.arange(counts.sum()) - np.repeat(firsts, counts)
@@ -69,7 +70,7 @@ def table_of(items: Sequence[Placed]) -> pa.Table:
 
 
 def rows_of(items: Sequence[Placed]) -> tuple[int, int]:
-    """How many rows of entries and how many of gaps these are."""
+    """Numbers of entry rows and gap rows of these items."""
     gaps = sum(isinstance(item, Gap) for item in items)
     return sum(len(item.places) for item in items if isinstance(item, PlacedBatch)), gaps
 
@@ -94,7 +95,8 @@ def _sessions(batches: Sequence[PlacedBatch | None], counts: Numbers, is_gap: Nu
 
 
 def _payloads(batches: Sequence[PlacedBatch | None], is_gap: Numbers) -> pa.Array:
-    """Ends and payloads lie side by side in a batch, as Arrow has them."""
+    """Payloads of batches as an Arrow array. Ends and payloads lie side by side in a batch, as
+    Arrow has them."""
     offsets, content = np.zeros(len(is_gap) + 1, dtype=np.int32), []
     row = at = 0
     for item in batches:
@@ -119,15 +121,16 @@ def _validity(is_null: Numbers) -> pa.Buffer | None:
 # -- from rows ------------------------------------------------------------------------------------------------------------
 
 COVER_COLUMNS: Final = ("position", "gap", "gap_stop")
-"""What tells which positions rows stand for."""
+"""Columns that give the positions of rows."""
 _OF_ENTRIES: Final = ("payload", "time", "session", "sequence")
-"""Null in gaps, and in gaps only."""
+"""Columns that are null in gaps, and in gaps only."""
 
 
 def check_cover_untrusted(table: pa.Table, start: int, stop: int) -> None:
-    """Whether the rows cover [start, stop), and entries and gaps have what they have, of those columns that are in the table.
+    """Check that rows cover [start, stop), and that entries and gaps have the right columns, of
+    those in the table.
 
-    The columns of `COVER_COLUMNS` must be.
+    The columns of `COVER_COLUMNS` must be present.
 
     Raises:
         MalformedError: other types of columns, or rows that break the rules above.
@@ -145,7 +148,7 @@ def check_cover_untrusted(table: pa.Table, start: int, stop: int) -> None:
 
 
 def check_columns_untrusted(table: pa.Table, names: Iterable[str]) -> None:
-    """Raises MalformedError: one of these columns of an archive is missing, or has another type."""
+    """Raise MalformedError if one of these columns of an archive is missing or has another type."""
     for field in (SCHEMA.field(name) for name in names if name in SCHEMA.names):
         if (
             len(table.schema.get_all_field_indices(field.name)) != 1
@@ -155,13 +158,13 @@ def check_columns_untrusted(table: pa.Table, names: Iterable[str]) -> None:
 
 
 def _check_dense(positions: Numbers, start: int, stop: int) -> None:
-    """Entries only, which nearly all of a log is."""
+    """Check rows that are all entries, as in nearly all of a log."""
     if len(positions) != stop - start or positions[0] != start or (np.diff(positions) != 1).any():
         raise _no_cover(start, stop, int(positions[0]), int(positions[-1]) + 1)
 
 
 def _check_places(positions: Numbers, gaps: pa.Array, stops: pa.Array, start: int, stop: int) -> None:
-    """Adjacent rows, from the start to the stop."""
+    """Check that rows are adjacent, from the start to the stop."""
     is_gap = _is_valid(gaps)
     if not np.array_equal(_is_valid(stops), is_gap):
         raise MalformedError("a gap in an archive has no end, or an entry has one")
@@ -187,7 +190,7 @@ def _no_cover(start: int, stop: int, first: int, end: int) -> CorruptionError:
 
 
 def clip(table: pa.Table, start: int, stop: int) -> pa.Table:
-    """What of adjacent rows lies in [start, stop), which is part of what they cover; a gap that reaches beyond it is cut."""
+    """The part of adjacent rows in [start, stop), which they cover; a gap that reaches beyond it is cut."""
     positions = _integers(_whole(table.column("position")))
     first, last = np.searchsorted(positions, start, "right") - 1, np.searchsorted(positions, stop, "left")
     kept = table.slice(first, last - first)
@@ -203,7 +206,7 @@ def _set(table: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
 
 
 def items_of_untrusted(table: pa.Table, start: int, stop: int) -> list[Placed]:
-    """The batches and gaps in rows that cover [start, stop).
+    """Batches and gaps in rows that cover [start, stop).
 
     Raises:
         MalformedError: other columns, or rows that break the rules above.
@@ -231,7 +234,7 @@ class _Rows:
         self._nexts = np.where(self._is_gap, stops, self._positions + 1)
 
     def check_batches(self) -> None:
-        """Rows without headers go on with the batch before them."""
+        """Check that rows without headers continue the batch before them."""
         entries = ~self._is_gap
         if (self._sequences[entries] < 0).any() or (self._times[entries] < 0).any() or (self._positions < 0).any():
             raise MalformedError("a negative number in an archive")
@@ -282,7 +285,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _integers(array: pa.Array) -> Numbers:
-    """Nulls are 0."""
+    """Integers of a column; nulls are 0."""
     known = array.fill_null(0) if array.null_count else array
     known = known if known.type == pa.int64() else known.cast(pa.int64())
     found: Numbers = known.to_numpy(zero_copy_only=False)
@@ -295,7 +298,7 @@ def _is_valid(array: pa.Array) -> Numbers:
 
 
 def _binary(array: pa.Array) -> tuple[Numbers, memoryview]:
-    """Offsets of the values, one more than there are, and what they point into."""
+    """Offsets of the values, one more than there are, and the bytes to which they point."""
     _, offsets, content = array.buffers()
     found = np.frombuffer(offsets, dtype=np.int32)[array.offset : array.offset + len(array) + 1]
     return found, memoryview(content if content is not None else b"")

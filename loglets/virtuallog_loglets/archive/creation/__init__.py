@@ -1,1 +1,4 @@
-"""Creation of archives from closed segments: data files, manifest, verification against the hot copy, and the way back. May import all other rooms of the archive."""
+"""Creation of archives from closed segments: data files, manifest, verification, and the way back.
+
+May import all other rooms of the archive.
+"""

@@ -1,12 +1,13 @@
-"""Makes an archive of a closed segment: data files, then the manifest.
+"""Writer of an archive of a closed segment: data files, then the manifest.
 
     files that are there ---> files that are missing are made (`executor.py`) ---> manifest.json
 
-Killed anywhere it is started again: a file that is there, and has what the segment has, is not made again. There is an archive
-once there is a manifest, and the first one stays: whoever comes later takes what it names, unless it is damaged and no chain
-names it.
+If it is killed at any point, it is started again: an existing file with the segment's content is
+not made again. The archive exists once there is a manifest, and the first one stays. A later writer
+takes what it names, unless it is damaged and no chain names it.
 
-Nothing here tells the chain. What is written is believed only after it was read back (`verifying.py`).
+Nothing here changes the chain. What is written is trusted only after it was read back
+(`verification.py`).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ async def _never() -> bool:
 
 @attrs.define(eq=False, kw_only=True)
 class ArchiveWriter:
-    """Of one archive."""
+    """Writer of one archive."""
 
     executor: ArchiveExecutor
     files: Files
@@ -42,15 +43,18 @@ class ArchiveWriter:
     start: int
     stop: int
     writer: str
-    """The program, as the manifest has it."""
+    """Name of the program, for the manifest."""
     tell: FileProgress = lambda position: None
     unusable: bytes | None = None
-    """A manifest that is to be replaced: it, or what it names, is damaged, and no chain names it."""
+    """Manifest to replace, because it, or what it names, is damaged and no chain names it; None if
+    there is none."""
     may_replace: Callable[[], Awaitable[bool]] = _never
-    """Whether that still holds; asked once all files are there, which may take an hour."""
+    """Returns True if the manifest may still be replaced. Asked once all files are there, which may
+    take an hour."""
 
     async def run(self) -> bytes:
-        """The manifest of an archive that is whole, as far as the writer knows; as it is published.
+        """Write what is missing. Returns the published manifest of an archive that is whole, as far
+        as the writer knows.
 
         Raises:
             MalformedError: another archive is in the way.
@@ -78,7 +82,7 @@ class ArchiveWriter:
             raise CorruptionError(f"files that were made of [{self.start}, {self.stop}) end at {edges[1:][:10]}")
 
     async def _publish(self, blob: bytes) -> bytes:
-        """The manifest that stands there in the end: ours, or that of somebody who was faster."""
+        """Write the manifest. Returns the one that stays: this one, or that of a faster writer."""
         if len(blob) > manifests.BYTES_MAX:
             raise TooLargeError(what="bytes in the manifest of an archive", size=len(blob), limit=manifests.BYTES_MAX)
         there = await self.files.read(manifests.NAME)  # as it is now: files take their time, and others may be done

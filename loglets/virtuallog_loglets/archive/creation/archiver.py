@@ -1,7 +1,13 @@
-"""From a closed segment to a config that may be put into the chain: write, publish, read back, compare.
+"""Archiver: makes a closed segment into a config for the chain. Writes, publishes, reads back,
+compares.
 
-The put itself, `reconfig_modify`, is left to the caller, who asks a node: a node that cannot see the files refuses it, as it
-looks at the archive first (`virtuallog.client.address_space`). Then the hot copy stays for the grace period, and nodes let go of it.
+The change of the chain, `reconfig_modify`, is left to the caller, who asks a node. A node that
+cannot see the files refuses it, as it looks at the archive first
+(`virtuallog.client.address_space`). Then the hot copy stays for the grace period, and nodes drop it
+afterwards.
+
+`config_to_put_back` is the way back: the loglet that the archive replaced, for a segment with
+another id.
 """
 
 from __future__ import annotations
@@ -34,36 +40,11 @@ from virtuallog_loglets.archive.creation.verification import ArchiveVerifier, Ve
 from virtuallog_loglets.archive.drivers.files import Files
 from virtuallog_loglets.archive.provider import KIND, ArchiveProvider
 
-# FOLDED from virtuallog_loglets.archive.undoing: Puts the loglet back that an archive took the place of: the same loglet, for a segment with another id.
-
 _WHERE: Final = "undo"
-
-
-def config_to_put_back(provider: LogletProvider, hot: HotCopy, register: Register) -> bytes:
-    """The config with which a new segment has the entries of the hot copy.
-
-    Raises:
-        InvalidSettingError: some of its servers have lost their copies meanwhile, and nobody would notice under a new id.
-        MalformedError: its config cannot be read.
-        UnsupportedError: loglets of this kind exist only under the id that they were made with.
-    """
-    found = replicated(provider)
-    if found is not None:
-        servers = found.placement(hot.config).servers
-        place = LogPosition(0)  # only the id counts
-        former = Segment(id=hot.id, kind=hot.kind, config=hot.config, start=place, stop=place)
-        if lost := lost_copies(register, former, servers):
-            raise InvalidSettingError(_WHERE, f"nodes {sorted(lost)} have new disks, without copies of the hot loglet")
-        return found.move(hot.id, hot.config, servers)
-    if isinstance(provider, SupportsRebind):
-        return provider.named(hot.id, hot.config)
-    raise UnsupportedError(f"a loglet of kind {hot.kind} cannot be put back")
-
-
 _VERIFIED = CrashPoint("archive: an archive is verified, the chain does not name it")
 
 ArchiveProgress: TypeAlias = Callable[[str, int], None]
-"""Told what is being done, and up to which position it is done."""
+"""Callback for progress: the present step, and the position up to which it is done."""
 
 log = structlog.get_logger(__name__)
 
@@ -82,45 +63,45 @@ class FinishedArchive:
 
 
 def serial_executor(archiving: Archiver, segment: Segment, source: SegmentSource, files: Files) -> ArchiveExecutor:
-    """This process."""
+    """Executor in this process."""
     return SerialExecutor(source, files, archiving.sizes)
 
 
 ExecutorFactory: TypeAlias = "Callable[[Archiver, Segment, SegmentSource, Files], ArchiveExecutor]"
-"""Finds those who work on the files of a segment: from where they read it, and where they write."""
+"""Makes the executor for the files of a segment: (archiver, segment, source to read, files to write)."""
 
 
 @attrs.frozen(eq=False, kw_only=True)
 class Archiver:
-    """What is the same for all segments of a log."""
+    """Archiver with the settings that all segments of a log share."""
 
     provider: ArchiveProvider
     cluster: str
-    """In hexadecimal digits."""
+    """Id of the cluster, in hexadecimal digits."""
     url: str
-    """Where archives are."""
+    """URL of the place where archives are."""
     environment: Environment
     grace_seconds: float = GRACE_SECONDS
     tell: ArchiveProgress = lambda what, position: None
     sizes: DataFileSizes = attrs.field(factory=DataFileSizes)
     executor_factory: ExecutorFactory = serial_executor
-    """Who makes and verifies the files: by default this process."""
+    """Makes the executor of the data files; by default it works in this process."""
     is_still_hot: Callable[[Segment], Awaitable[bool]] = _hot_state_unknown
-    """Whether the chain, asked anew, has the segment itself, so that it names no archive of it. Then one that is damaged is
-    written again; before that it is in the way of every further attempt."""
+    """Returns True if the chain, asked anew, has the segment itself and so names no archive of it.
+    Then a damaged archive is written again; before that it blocks every further attempt."""
 
     def location(self, segment: Segment) -> str:
         """URL of the directory of a closed segment's archive."""
         return join(self.url, self._directory(segment))
 
     async def run(self, segment: Segment, hot: Loglet) -> FinishedArchive:
-        """Archive a closed segment; `hot` is a client of its loglet. Whatever is there already is used.
+        """Archive a closed segment; `hot` is a client of its loglet. Existing files are reused.
 
-        Cancelled or killed, what is written stays, and the next call goes on there.
+        If it is cancelled or killed, what is written stays, and the next call continues there.
 
         Raises:
             InvalidSettingError: the segment is open, empty or an archive, or the URL is not one for archives; nothing was done.
-            CorruptionError, MalformedError: what is there, or was written, is not the segment. Nobody uses it.
+            CorruptionError, MalformedError: the existing or written content is not the segment. It is not used.
             UnavailableError: the segment or the place for files does not answer; may be called again.
             VirtualLogError: as `virtuallog_loglets.archive.drivers.files.Files`, and as the segment's loglet.
         """
@@ -156,8 +137,11 @@ class Archiver:
     async def _verified(
         self, blob: bytes, executor: ArchiveExecutor, source: SegmentSource, files: Files
     ) -> VerificationReport:
-        """What the archive says was trimmed must be so in the hot copy: nobody trims an archive that no chain names, and markers
-        may be left from another life of the log."""
+        """Verify a new archive.
+
+        What the archive says was trimmed must be trimmed in the hot copy. No client trims an
+        archive that no chain names, and markers may be left from another life of the log.
+        """
         manifest = manifests.decode_untrusted(blob)
         found = await ArchiveVerifier(
             manifest=manifest, files=files, executor=executor, tell=lambda position: self.tell("verifying", position)
@@ -187,7 +171,7 @@ async def verify_archive(
     environment: Environment,
     tell: ArchiveProgress = lambda what, position: None,
 ) -> VerificationReport:
-    """Read an archive that is in the chain, and compare it with its hot copy as long as there is one.
+    """Read an archive that is in the chain, and compare it with its hot copy while there is one.
 
     Raises: as `ArchiveVerifier.run`, and as `ArchiveLoglet.manifest`.
     """
@@ -218,3 +202,24 @@ def _program() -> str:
         return f"virtuallog {version('virtuallog')}"
     except PackageNotFoundError:
         return "virtuallog"
+
+
+def config_to_put_back(provider: LogletProvider, hot: HotCopy, register: Register) -> bytes:
+    """Config with which a new segment has the entries of the hot copy.
+
+    Raises:
+        InvalidSettingError: some of its servers have lost their copies meanwhile, which would go unnoticed under a new id.
+        MalformedError: its config cannot be read.
+        UnsupportedError: loglets of this kind exist only under the id that they were made with.
+    """
+    found = replicated(provider)
+    if found is not None:
+        servers = found.placement(hot.config).servers
+        place = LogPosition(0)  # only the id counts
+        former = Segment(id=hot.id, kind=hot.kind, config=hot.config, start=place, stop=place)
+        if lost := lost_copies(register, former, servers):
+            raise InvalidSettingError(_WHERE, f"nodes {sorted(lost)} have new disks, without copies of the hot loglet")
+        return found.move(hot.id, hot.config, servers)
+    if isinstance(provider, SupportsRebind):
+        return provider.named(hot.id, hot.config)
+    raise UnsupportedError(f"a loglet of kind {hot.kind} cannot be put back")

@@ -1,7 +1,9 @@
-"""Makes one data file of an archive: read the segment, row groups in memory, a whole file, named by its range and checksum.
+"""Data files of an archive: read the segment, build row groups in memory, name the whole file by
+range and checksum.
 
-Where files begin and end is free: whoever makes them cuts where one is large enough, or where somebody else goes on. So several
-may work on one segment. A file is in memory while it is made, compressed, and one row group before that.
+File borders are free: a writer cuts where a file is large enough, or where another writer
+continues. So several may work on one segment. While a file is made it is in memory, compressed,
+with one uncompressed row group.
 """
 
 from __future__ import annotations
@@ -23,17 +25,17 @@ from virtuallog_loglets.archive.creation.segment_source import ReadableSegment, 
 SUFFIX: Final = ".parquet"
 DIGITS_OF_CHECKSUM: Final = 16
 _ROW_BYTES: Final = 64
-"""About what a row costs besides its payload."""
+"""Approximate bytes of a row besides its payload."""
 
 
 @attrs.frozen(kw_only=True)
 class DataFileSizes:
-    """Uncompressed bytes; a batch more may come on top."""
+    """Target sizes in uncompressed bytes; one more batch may come on top."""
 
     group_bytes: int = 1 << 20
-    """Of a row group: what one read brings, so reading one entry costs some milliseconds and not more."""
+    """Bytes of a row group: what one read brings, so reading one entry costs no more than some milliseconds."""
     file_bytes: int = 96 << 20
-    """Of a file, which is in memory while it is made."""
+    """Bytes of a file, which is in memory while it is made."""
 
 
 @attrs.frozen
@@ -42,15 +44,16 @@ class WrittenFile:
 
     file: DataFile
     trimmed: int
-    """Where the last gap of trimmed places in it ends; 0 if it has none."""
+    """End of its last gap of trimmed positions; 0 if it has none."""
 
 
 async def make_file(source: ReadableSegment, start: int, stop: int, sizes: DataFileSizes) -> tuple[bytes, WrittenFile]:
-    """The content of a file from `start` on, up to `stop` or to where it is large enough; not written anywhere.
+    """Make the content of a file from `start`, up to `stop` or to where it is large enough. Nothing
+    is written.
 
     Raises:
         CorruptionError: the source has left out something.
-        VirtualLogError: what the source raises.
+        VirtualLogError: as the source.
     """
     part = _Part(start, sizes)
     while part.stop < stop and not part.is_full():
@@ -63,7 +66,7 @@ async def make_file(source: ReadableSegment, start: int, stop: int, sizes: DataF
 
 @attrs.define(eq=False)
 class _Part:
-    """One file in the making."""
+    """One file under construction."""
 
     start: int
     sizes: DataFileSizes
@@ -73,7 +76,7 @@ class _Part:
     size: int = 0
     trimmed: int = 0
     made: list[Placed] = attrs.field(factory=list)
-    """What is in no row group yet."""
+    """Items that are in no row group yet."""
     _made_bytes: int = 0
     _parquet: ParquetPart = attrs.field(factory=ParquetPart)
     _digest: ContentDigest = attrs.field(factory=ContentDigest)
@@ -85,7 +88,7 @@ class _Part:
         return self.size >= self.sizes.file_bytes
 
     def add(self, item: Placed) -> None:
-        """The next batch or gap, or a part of it."""
+        """Add the next batch or gap, or a part of it."""
         if item.start != self.stop:
             raise CorruptionError(f"a segment was read up to {self.stop}, then from {item.start} on")
         self.stop = item.stop
@@ -118,8 +121,11 @@ class _Part:
 def data_file(
     content: bytes, stop: int, groups: tuple[RowGroup, ...], entries: int, gaps: int, digest: str
 ) -> DataFile:
-    """What the manifest says of a file. Its name has its range, for people, and its checksum: so no other content is ever under
-    the same name, whoever else archives at the same time."""
+    """Manifest entry of a file.
+
+    Its name has its range, for people, and its checksum. So different content never has the same
+    name, even if several writers archive at the same time.
+    """
     whole, footer_bytes, start = checksum(content), footer_bytes_untrusted(content), groups[0].start
     return DataFile(
         name=f"{start:020d}-{stop:020d}-{checksum_prefix(whole)}{SUFFIX}", start=start, stop=stop, entries=entries, gaps=gaps,
@@ -129,12 +135,12 @@ def data_file(
 
 
 def checksum_prefix(whole: str) -> str:
-    """As much of a checksum as is in the name of a file."""
+    """The part of a checksum that is in the name of a file."""
     return whole.partition(":")[2][:DIGITS_OF_CHECKSUM]
 
 
 def uncompressed_bytes(items: Sequence[Placed]) -> int:
-    """Uncompressed bytes of these, about, as `DataFileSizes` counts them."""
+    """Approximate uncompressed bytes of these items, as `DataFileSizes` counts them."""
     return sum(_size(item) for item in items)
 
 

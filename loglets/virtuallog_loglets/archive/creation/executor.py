@@ -1,7 +1,9 @@
-"""Who makes and verifies the data files of an archive: one file after the other in this process, or many tasks elsewhere.
+"""Executors: make and verify the data files of an archive, one after the other here or as many
+tasks elsewhere.
 
-What is the same for all of them is in `writing.py` and `verifying.py`: what is to be done, in which order, and when there is an
-archive. A crew decides only how work on files is dealt out; each piece is `make_span` or `verify_file`.
+All executors share `archive_writer.py` and `verification.py`: what is to be done, in which order,
+and when there is an archive. An executor only distributes the work on files; each piece is
+`make_span` or `verify_file`.
 """
 
 from __future__ import annotations
@@ -29,15 +31,14 @@ from virtuallog_loglets.archive.creation.segment_source import ReadableSegment
 from virtuallog_loglets.archive.creation.spans import ArchiveSpan
 from virtuallog_loglets.archive.drivers.files import Files
 
-# FOLDED from virtuallog_loglets.archive.adopting: Takes a data file that a former attempt has left, if it is whole and has what the hot copy has.
-#
-# What its name says is checked against its content before anything of it is opened (`manifest.py` says why), and its content is
-# compared with the hot copy: whoever may write there could have put anything. That costs reading; encoding it again costs
-# several times as much.
-
 
 async def reuse_file(span: ArchiveSpan, files: Files, source: ReadableSegment) -> WrittenFile | None:
-    """The file of a span; None: it is torn, damaged, gone, not by us, or something else than the hot copy has.
+    """The file of a span that a former attempt has left; None if it cannot be used.
+
+    That is so if it is torn, damaged, gone, foreign, or differs from the hot copy. The checksum in
+    its name is compared with its content before any of it is opened (`core/parquet.py` says why).
+    Its content is compared with the hot copy, because every program that may write there could have
+    put anything. That costs reading; encoding it again costs several times as much.
 
     Raises:
         VirtualLogError: as `Files` and as the source.
@@ -66,7 +67,8 @@ async def _reused(span: ArchiveSpan, content: bytes, source: ReadableSegment) ->
 _FILE = CrashPoint("archive: one file more is written, there is no manifest")
 
 FileProgress: TypeAlias = Callable[[int], None]
-"""Told up to which position it is done; if several work at once, as if all that is done lay at the beginning."""
+"""Callback for progress: the position up to which it is done. If several work at once, it counts as
+if all that is done lay at the beginning."""
 
 
 class ArchiveExecutor(Protocol):
@@ -74,11 +76,13 @@ class ArchiveExecutor(Protocol):
 
     @property
     def compares(self) -> bool:
-        """Whether there is a hot copy."""
+        """True if there is a hot copy to compare with."""
         ...
 
     async def make(self, spans: Sequence[ArchiveSpan], tell: FileProgress) -> Sequence[WrittenFile]:
-        """Files that cover these spans, in order; durable on return. Cancelled, some may be there, which the next one finds.
+        """Make files that cover these spans, in order; durable on return.
+
+        If it is cancelled, some may be there, and the next call finds them.
 
         Raises:
             VirtualLogError: as `Files` and as the segment's loglet.
@@ -86,24 +90,25 @@ class ArchiveExecutor(Protocol):
         ...
 
     async def verify(self, manifest: ArchiveManifest, trimmed: int, tell: FileProgress) -> Sequence[VerifiedFile]:
-        """What was found of each file of an archive, in order. All that is there is right, and what the hot copy has.
+        """Verify each file of an archive, in order. All that is there is right, and equals the hot
+        copy.
 
         Args:
-            manifest: of the archive.
-            trimmed: what is below may be missing.
-            tell: of progress.
+            manifest: manifest of the archive.
+            trimmed: what lies below may be missing.
+            tell: callback for progress.
 
-        Raises: as `Verifying.run`.
+        Raises: as `ArchiveVerifier.run`.
         """
         ...
 
 
 @attrs.frozen(eq=False)
 class SerialExecutor:
-    """In this process, in order. Implements `ArchiveExecutor`."""
+    """Executor in this process, file after file. Implements `ArchiveExecutor`."""
 
     source: ReadableSegment | None
-    """The hot copy, if there is one; nothing can be made without."""
+    """The hot copy; None if there is none, and then nothing can be made."""
     files: Files
     sizes: DataFileSizes = attrs.field(factory=DataFileSizes)
 
@@ -139,7 +144,8 @@ async def make_span(
     sizes: DataFileSizes,
     tell: FileProgress = lambda position: None,
 ) -> list[WrittenFile]:
-    """The files of a span, in order: the one that is there already, if it is right, else as many as it takes.
+    """Files of a span, in order: the one that is there already, if it is right, else as many as it
+    takes.
 
     Raises: as `ArchiveExecutor.make`.
     """

@@ -1,8 +1,9 @@
-"""Reads one file of an archive back, and compares it with the loglet that the archive is to replace.
+"""Verification of one file of an archive against the loglet that the archive is to replace.
 
-Every byte is checked against the manifest, every row against the rules of the format, and what the rows hold against what the
-loglet holds: positions, payloads, sessions, sequence numbers, times, headers and gaps. The loglet may be trimmed meanwhile;
-what is gone there is not compared. What the manifest says was trimmed must be a gap in the file, which is in memory as a whole.
+Every byte is checked against the manifest, every row against the rules of the format. The content
+of the rows is compared with the loglet's: positions, payloads, sessions, sequence numbers, times,
+headers and gaps. The loglet may be trimmed meanwhile; what is gone there is not compared. What the
+manifest says was trimmed must be a gap in the file. The file is in memory as a whole.
 """
 
 from __future__ import annotations
@@ -22,29 +23,29 @@ from virtuallog_loglets.archive.drivers.trim_markers import trim_point
 
 @attrs.frozen
 class VerifiedFile:
-    """What was found of one file. If it is there, it is right."""
+    """Result for one file. If it is there, it is right."""
 
     is_there: bool
-    """If not, it was trimmed."""
+    """False if it was trimmed."""
     trimmed: int
-    """What is below was trimmed, in the archive or in the hot copy, as far as was seen."""
+    """Position below which everything was trimmed, in the archive or in the hot copy, as far as was seen."""
 
 
 async def verify_file(
     file: DataFile, manifest: ArchiveManifest, files: Files, source: ReadableSegment | None, trimmed: int,
     whole: ContentDigest | None = None,
 ) -> VerifiedFile:  # fmt: skip
-    """Read one file back, and compare it with the hot copy.
+    """Read one file back and compare it with the hot copy.
 
     Args:
-        file: of the archive.
-        manifest: of the archive; its files are not looked at.
-        files: where it is.
-        source: the hot copy, if there is one.
-        trimmed: what is below may be missing, and is not compared.
-        whole: is fed with what is in the file.
+        file: file of the archive.
+        manifest: manifest of the archive; its list of files is not used.
+        files: directory of the archive.
+        source: the hot copy; None if there is none.
+        trimmed: what lies below may be missing, and is not compared.
+        whole: digest that is fed with the content of the file.
 
-    Raises: as `Verifying.run`.
+    Raises: as `ArchiveVerifier.run`.
     """
     content = await files.read(file.name)
     if content is None:
@@ -62,7 +63,7 @@ async def verify_file(
 
 
 def _check_untrusted(file: DataFile, manifest: ArchiveManifest, items: list[Placed]) -> None:
-    """Whether what is in a file is what the manifest says of it."""
+    """Check that the content of a file is what the manifest says."""
     if rows_of(items) != (file.entries, file.gaps):
         raise CorruptionError(f"file {file.name} of an archive has {rows_of(items)[0]} entries, not {file.entries}")
     trimmed = manifest.trimmed
@@ -73,12 +74,14 @@ def _check_untrusted(file: DataFile, manifest: ArchiveManifest, items: list[Plac
 
 
 async def compare(source: ReadableSegment, file: DataFile, items: list[Placed], trimmed: int) -> int:
-    """Whether the hot copy has what is in a file, above what is trimmed; returns up to where it is trimmed by now. Each time
-    round it has been trimmed a bit further, up to the end of the file at most.
+    """Compare a file with the hot copy, above what is trimmed there. Returns the position up to
+    which it is trimmed by now.
+
+    In each further round it has been trimmed a bit further, up to the end of the file at most.
 
     Raises:
-        CorruptionError: it has something else.
-        VirtualLogError: what the source raises.
+        CorruptionError: the hot copy differs.
+        VirtualLogError: as the source.
     """
     low = max(file.start, trimmed)
     while low < file.stop:
@@ -92,7 +95,7 @@ async def compare(source: ReadableSegment, file: DataFile, items: list[Placed], 
 
 
 async def _read(source: ReadableSegment, start: int, stop: int) -> tuple[str, int]:
-    """Checksum of what is there, and up to where it is trimmed."""
+    """Checksum of the content, and the position up to which it is trimmed."""
     digest, trimmed, at = ContentDigest(), start, start
     while at < stop:
         found = await source.read(at, stop)

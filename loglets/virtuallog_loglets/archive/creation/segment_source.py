@@ -1,4 +1,4 @@
-"""A closed segment that is read to be archived, or to be compared with its archive: positions in, positions out."""
+"""Source of an archive: a closed segment, read by positions of the log."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from virtuallog.contract.types import Gap, GapKind, LogletOffset
 
 READ_BYTES: Final = 1 << 20
 PATIENCE_SECONDS: Final = 60.0
-"""How long a loglet may be silent before whoever reads it gives up: some servers may be restarting."""
+"""Seconds that a loglet may be silent before its reader gives up: some servers may be restarting."""
 PAUSE_SECONDS: Final = 0.5
 
 
 class ReadableSegment(Protocol):
-    """What an archive can be made of."""
+    """Readable segment, from which an archive can be made."""
 
     async def read(self, start: int, stop: int) -> Sequence[Placed]:
         """See `VirtualLog.read`."""
@@ -40,11 +40,11 @@ class SegmentSource:
         return cls(loglet, segment.shift, clock)
 
     async def read(self, start: int, stop: int) -> Sequence[Placed]:
-        """See `Loglet.read`; what is unavailable for a while is waited for.
+        """Read entries (see `Loglet.read`); waits while they are unavailable for a while.
 
         Raises:
             UnavailableError: for too long.
-            VirtualLogError: what the loglet raises.
+            VirtualLogError: as the loglet.
         """
         deadline = self.clock.monotonic() + PATIENCE_SECONDS
         while True:
@@ -57,8 +57,8 @@ class SegmentSource:
                 await self.clock.sleep(PAUSE_SECONDS)
 
     async def is_trimmed(self, start: int, stop: int) -> bool:
-        """Whether everything from the start of the segment on is. A server that lags behind may still have it: then the loglet
-        is asked."""
+        """True if everything from the start of the segment up to `stop` is trimmed. A server that
+        lags may still have it: then the loglet is asked."""
         (last, *_) = await self.read(stop - 1, stop)
         if isinstance(last, Gap) and last.kind is GapKind.TRIMMED:
             return True
@@ -66,7 +66,7 @@ class SegmentSource:
 
 
 def joined(items: Sequence[Placed], item: Placed) -> Gap | None:
-    """The last of the items and the next one as one gap, if both are of the same kind."""
+    """The last item and the next one as one gap if both are gaps of the same kind; else None."""
     last = items[-1] if items else None
     if isinstance(last, Gap) and isinstance(item, Gap) and last.kind is item.kind and last.stop == item.start:
         return Gap(last.start, item.stop, item.kind)

@@ -1,9 +1,10 @@
-"""What is left to do of an archive that somebody has begun: which files may be there already, and what is between them.  Pure.
+"""Spans of an unfinished archive: files that may exist already, and the holes between them.
 
     names there:   0-100-9f..   250-300-a1..   0-70-77..
     [0, 400):      [0, 100) 9f..   [100, 250) to be made   [250, 300) a1..   [300, 400) to be made
 
-A file is known by its name: its range, and the beginning of its checksum. Names are no proof; `adopting.py` looks into the files.
+A file is known by its name: its range, and the beginning of its checksum. Names are no proof;
+`executor.py: reuse_file` checks the files.
 """
 
 from __future__ import annotations
@@ -27,12 +28,15 @@ class ArchiveSpan:
     start: int
     stop: int
     found: str | None = None
-    """The file that may be just this part."""
+    """Name of the file that may be just this part; None if it must be made."""
 
 
 def spans_untrusted(names: Iterable[str], start: int, stop: int) -> list[ArchiveSpan]:
-    """[start, stop) as adjacent spans, in order: wherever one is due, the longest file that begins there, else a hole up to
-    where the next one begins."""
+    """[start, stop) as adjacent spans, in order.
+
+    At each position this is the longest file that begins there, else a hole up to where the next
+    one begins.
+    """
     longest: dict[int, ArchiveSpan] = {}
     for span in _named(names):
         if start <= span.start < span.stop <= stop and (

@@ -1,6 +1,8 @@
-"""Reads an archive back, all of it, and compares it with the loglet that it is to replace; `checking.py` says what is looked at.
+"""Verification of an archive: reads all of it back and compares it with the loglet that it is to
+replace.
 
-A trim may go on meanwhile: what it has taken away since is neither missing nor compared.
+`file_verification.py` has the checks of one file. A trim may go on meanwhile: what it has removed
+since is neither missing nor compared.
 """
 
 from __future__ import annotations
@@ -16,34 +18,34 @@ from virtuallog_loglets.archive.drivers.trim_markers import trim_point
 
 @attrs.frozen(kw_only=True)
 class VerificationReport:
-    """What was read, and was right."""
+    """Range that was read and was right."""
 
     start: int
-    """What is below was trimmed, in the archive or in the hot copy."""
+    """Position below which everything was trimmed, in the archive or in the hot copy."""
     stop: int
     files: int
     entries: int
     bytes: int
     compared: bool
-    """With the hot copy."""
+    """True if it was compared with the hot copy."""
 
 
 @attrs.define(eq=False, kw_only=True)
 class ArchiveVerifier:
-    """Of one archive."""
+    """Verifier of one archive."""
 
     manifest: ArchiveManifest
     files: Files
     executor: ArchiveExecutor
     tell: FileProgress = lambda position: None
-    """Told up to where it is done."""
+    """Callback for progress: the position up to which it is done."""
 
     async def run(self) -> VerificationReport:
-        """On return every file was read and was right.
+        """Verify everything. On return every file was read and was right.
 
         Raises:
-            CorruptionError: something is missing, damaged, or not what the hot copy has.
-            MalformedError: a file is none of an archive.
+            CorruptionError: something is missing, damaged, or differs from the hot copy.
+            MalformedError: a file does not belong in an archive.
             UnavailableError: no answer; may be run again.
             VirtualLogError: as `Files`, and as the loglet of the hot copy.
         """
@@ -59,7 +61,7 @@ class ArchiveVerifier:
 
 
 async def is_damaged(manifest: ArchiveManifest, files: Files) -> bool:
-    """Whether an archive contradicts itself. One that is merely that of something else does not."""
+    """True if an archive contradicts itself. One that is merely that of something else does not."""
     try:
         await ArchiveVerifier(manifest=manifest, files=files, executor=SerialExecutor(None, files)).run()
     except (CorruptionError, MalformedError):

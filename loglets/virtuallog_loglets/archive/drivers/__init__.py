@@ -1,1 +1,5 @@
-"""Storage of archives: the port to a directory of files, its fsspec adapter, trim markers and Arrow tables. May import core and config."""
+"""Storage of archives: the port to a directory of files, its fsspec adapter, trim markers, Arrow
+tables.
+
+May import core and config.
+"""

@@ -1,8 +1,9 @@
-"""The adapter from `Files` to fsspec: any filesystem that it knows, each call in a thread of its own.
+"""Adapter of `Files` to fsspec: any filesystem that it knows, each call in a thread of its own.
 
-Credentials, endpoints and options come from where fsspec and the library behind it look for them (environment, their files).
-On a local filesystem files are written beside, synced and then renamed: the hot copy goes when it is believed that these stay.
-An object store does as much by itself. A program that is killed may leave a file behind whose name begins with a dot.
+Credentials, endpoints and options come from where fsspec and the library behind it look for them
+(environment, their files). On a local filesystem files are written beside, synced and then renamed,
+because the hot copy is dropped once these are trusted to stay. An object store does as much by
+itself. A killed program may leave a file whose name begins with a dot.
 """
 
 from __future__ import annotations
@@ -32,15 +33,17 @@ from virtuallog_loglets.archive.drivers.files import NEEDS
 ResultT = TypeVar("ResultT")
 
 THREADS_MAX: Final = 8
-"""Calls under way at a place that does not answer: further ones wait, and are given up by whoever waits."""
+"""Most calls in flight at a place that does not answer. Further ones wait, and their callers give
+up in time."""
 _HERE: Final = Path()
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 _REFUSED: Final = (PermissionError, NotADirectoryError, IsADirectoryError, FileNotFoundError, FileExistsError)
 
 
 def absolute_url(place: str, folder: Path = _HERE) -> str:
-    """The URL of a place that somebody names, by a URL or by a path, which counts from `folder`: a path means the same to everybody on
-    this machine then, and says so.
+    """URL of a place that is given as a URL or as a path relative to `folder`.
+
+    The result means the same in all processes on this machine.
 
     Raises:
         InvalidSettingError: as `check_url`.
@@ -53,10 +56,11 @@ def absolute_url(place: str, folder: Path = _HERE) -> str:
 
 
 class FsspecDirectory:
-    """One directory, in the thread of the caller. Implements `virtuallog_loglets.archive.drivers.files.BlockingFiles`."""
+    """One directory, in the thread of the caller. Implements
+    `virtuallog_loglets.archive.drivers.files.BlockingFiles`."""
 
     def __init__(self, url: str) -> None:
-        """Asks nobody yet."""
+        """Open the directory; makes no request yet."""
         self._url = url
         self._opened: tuple[Any, str] | None = None
 
@@ -76,7 +80,8 @@ class FsspecDirectory:
         self._run(lambda fs, path: _delete(fs, f"{path}/{name}"))
 
     def directories(self) -> Sequence[str]:
-        """Names of the directories in this one, in order: each may be an archive. None if this one is not there."""
+        """Names of the directories in this one, in order: each may be an archive. None if this one
+        does not exist."""
         return self._run(_directories)
 
     def _run(self, function: Callable[[Any, str], ResultT]) -> ResultT:
@@ -89,7 +94,7 @@ class FsspecFiles:
     """The same for trio. Implements `virtuallog_loglets.archive.drivers.files.Files`."""
 
     def __init__(self, url: str) -> None:
-        """Asks nobody yet."""
+        """Open the directory; makes no request yet."""
         self._directory = FsspecDirectory(url)
         self._threads = trio.CapacityLimiter(THREADS_MAX)
 
@@ -109,17 +114,19 @@ class FsspecFiles:
         await self._run(lambda: self._directory.delete(name))
 
     async def directories(self) -> Sequence[str]:
-        """Names of the directories in this one, in order: each may be an archive. None if this one is not there."""
+        """Names of the directories in this one, in order: each may be an archive. None if this one
+        does not exist."""
         return await self._run(self._directory.directories)
 
     async def _run(self, function: Callable[[], ResultT]) -> ResultT:
-        """In a thread, which goes on when nobody waits any more: every call here may be made twice, or too late."""
+        """Run in a thread, which goes on after a cancellation: every call here may happen twice, or
+        too late."""
         return await trio.to_thread.run_sync(function, abandon_on_cancel=True, limiter=self._threads)
 
 
 def _open(url: str) -> tuple[Any, str]:
     try:
-        import fsspec.core  # not before it is needed: who has no archives does without it
+        import fsspec.core  # not before it is needed: processes without archives do without it
     except ImportError as error:
         raise UnsupportedError(NEEDS) from error
     try:
@@ -131,7 +138,7 @@ def _open(url: str) -> tuple[Any, str]:
 
 @contextmanager
 def _translated(url: str) -> Iterator[None]:
-    """What is behind fsspec raises whatever it likes."""
+    """Translate any error of fsspec and the libraries behind it."""
     try:
         yield
     except VirtualLogError:
@@ -189,7 +196,7 @@ def _write_locally(folder: Path, name: str, content: bytes, replace: bool) -> bo
 
 
 def _make_folder(folder: Path) -> None:
-    """The folder and those above it, durably."""
+    """Make the folder and those above it, durably."""
     if folder.is_dir():
         return
     _make_folder(folder.parent)
@@ -198,7 +205,8 @@ def _make_folder(folder: Path) -> None:
 
 
 def _umask() -> int:
-    """Files in `tempfile` are for their owner only, but an archive is for all who may look into the directory."""
+    """Umask of the process. Files of `tempfile` are for their owner only, but an archive is for all
+    who may read the directory."""
     status = Path("/proc/self/status")
     lines = status.read_text().splitlines() if status.exists() else []
     return next((int(line.split()[1], 8) for line in lines if line.startswith("Umask:")), 0o022)
@@ -213,7 +221,7 @@ def _directories(filesystem: Any, path: str) -> Sequence[str]:
 
 
 def _entries(filesystem: Any, path: str, kind: str) -> Sequence[tuple[str, Any]]:
-    """What is there of a kind, in order of the names, without what is hidden."""
+    """Entries of a kind, in order of names, without hidden ones."""
     filesystem.invalidate_cache()  # object stores remember what they have listed
     try:
         found = filesystem.ls(path, detail=True)

@@ -1,11 +1,14 @@
-"""What an archive holds as Arrow tables, straight from its files: for whoever works on columns, not on entries.
+"""Arrow tables of an archive, straight from its files, for callers that work on columns.
 
     manifest ---> footer of a file ---> the row groups that are wanted ---> a table of the columns that are wanted
 
-As checked as `loglet.py`, in the same order: the manifest by the checksum in the chain, each footer by that in the manifest, and is
-opened only then; each page by its own; the positions of the rows by those of the row group. Row groups and columns that nobody
-wants are neither decoded nor checked. Nothing here needs a loop of trio or a cluster: a task of Spark reads an archive by its
-config alone. There is no hot copy to fall back on, and no patience: whoever calls has both.
+Checked like `loglet.py`, in the same order. The manifest is checked by the checksum in the chain.
+Each footer is checked by that in the manifest, and is opened only then. Each page has its own, and
+the positions of the rows are checked by those of the row group. Other row groups and columns are
+neither decoded nor checked.
+
+Nothing here needs trio or a cluster: a task of Spark reads an archive by its config alone. There is
+no hot copy to fall back on, and there are no retries: the caller provides both.
 """
 
 from __future__ import annotations
@@ -32,14 +35,14 @@ ALL: Final = tuple(rows.SCHEMA.names)
 
 
 def open_archive(config: ArchiveConfig, files: BlockingFiles | None = None) -> ArchiveTables:
-    """The archive that the chain means.
+    """Open the archive that the chain means.
 
     Args:
-        config: what the chain says (`config.decode_untrusted`).
-        files: the archive's directory; by default that which the config names, by fsspec.
+        config: config in the chain (`config.decode_untrusted`).
+        files: the archive's directory; by default that of the config, by fsspec.
 
     Raises:
-        CorruptionError: its manifest is not there, or not the one that the chain means.
+        CorruptionError: its manifest is missing, or not the one that the chain means.
         MalformedError: it is one of another log, or of a later version.
         VirtualLogError: as `Files`.
     """
@@ -51,8 +54,10 @@ def open_archive(config: ArchiveConfig, files: BlockingFiles | None = None) -> A
 def open_directory(
     files: BlockingFiles, cluster: str, start: int, stop: int, expected_checksum: str | None = None
 ) -> ArchiveTables:
-    """The archive in a directory: that of a cluster (hexadecimal digits) and a range. For those that no chain names, like those
-    of `LogBackupEngine`, nobody knows the checksum of the manifest.
+    """Open the archive in a directory: that of a cluster (hexadecimal digits) and a range.
+
+    For archives that no chain names, like those of `LogBackupEngine`: the checksum of their
+    manifest is unknown.
 
     Raises: as `open_archive`.
     """
@@ -66,22 +71,23 @@ def open_directory(
 
 @attrs.frozen(eq=False)
 class ArchiveTables:
-    """One archive that is open."""
+    """One open archive."""
 
     manifest: ArchiveManifest
     files: BlockingFiles
 
     def read(self, start: int, stop: int, columns: Collection[str] = ALL) -> Iterator[pa.Table]:
-        """The rows of [start, stop), in order, a row group at a time: about 1 MiB of entries.
+        """Rows of [start, stop), in order, a row group at a time: about 1 MiB of entries.
 
-        The tables have these of the columns of `rows.SCHEMA`, in its order, and cover the range exactly: a gap that reaches beyond
-        it is cut. The first row may be in the middle of a batch, then its headers are null. What is trimmed by now is a gap,
-        or several. Nothing is read before a table is asked for, and no more than that needs.
+        The tables have these of the columns of `rows.SCHEMA`, in its order, and cover the range
+        exactly: a gap that reaches beyond it is cut. The first row may be in the middle of a batch;
+        then its headers are null. What is trimmed by now is a gap, or several. Nothing is read
+        before a table is requested, and no more than that needs.
 
         Raises:
             BeyondTailError: the archive does not have these positions.
-            CorruptionError: something is missing or damaged. What was handed out before that is right.
-            MalformedError: a file is none of an archive.
+            CorruptionError: something is missing or damaged. Tables returned before that are right.
+            MalformedError: a file does not belong in an archive.
             VirtualLogError: as `Files`.
         """
         if start >= stop:
@@ -102,8 +108,10 @@ class ArchiveTables:
         return trim_point(self.manifest, self.files.list())
 
     def checked_files(self) -> list[DataFile]:
-        """The data files that are not trimmed, in order: for whoever reads them by other means, and checks pages by their own
-        checksums. The footer of each is the one that the manifest means.
+        """Data files that are not trimmed, in order, for callers that read them by other means.
+
+        They check pages by the pages' own checksums. The footer of each file is the one that the
+        manifest means.
 
         Raises:
             CorruptionError: one is missing, or has another footer.
@@ -128,7 +136,7 @@ class ArchiveTables:
             yield table if (low, high) == group_range(file, index) else rows.clip(table, low, high)
 
     def _bytes(self, file: DataFile, start: int, stop: int) -> bytes | None:
-        """A part of a file; None: it is gone, as it was trimmed meanwhile."""
+        """A part of a file; None if it is gone because it was trimmed meanwhile."""
         content = self.files.read_range(file.name, start, stop)
         if content is None and file.stop > self.trim_point():
             raise CorruptionError(f"file {file.name} of an archive is missing")
@@ -136,7 +144,7 @@ class ArchiveTables:
 
 
 def _groups(file: DataFile, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """The row groups with positions of [start, stop), and which these are."""
+    """Row groups with positions of [start, stop): (index, first position, end)."""
     first = bisect_right(file.groups, start, key=lambda group: group.start) - 1
     for index in range(first, len(file.groups)):
         low, high = group_range(file, index)

@@ -1,9 +1,10 @@
-"""How far an archive is trimmed: marker files, whose names say it and whose number only grows.
+"""Trim markers of an archive: files whose names give trim points, and whose number only grows.
 
     trimmed-00000000000000001500        everything below 1500 may go
 
-There is no lock on an object store and no file is changed: who trims adds a marker, and the highest one counts. Data files
-that lie wholly below it are deleted by whoever sees that, as often as it takes.
+There is no lock on an object store and no file is changed. A trim adds a marker, and the highest
+one counts. Data files that lie wholly below it are deleted by every trim that sees them, as often
+as it takes.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from virtuallog_loglets.archive.drivers.files import Files
 PREFIX: Final = "trimmed-"
 _DIGITS: Final = 20
 MARKERS_KEPT: Final = 16
-"""Of those that count no more, so many stay: a listing that takes its time may miss the newest, made meanwhile, but not the one
-that was the highest when it began, unless so many more were made since."""
+"""Number of obsolete markers that stay. A slow listing may miss the newest, made meanwhile. But it
+does not miss the one that was the highest when it began, unless so many more were made since."""
 
 log = structlog.get_logger(__name__)
 
@@ -31,7 +32,7 @@ def marker(position: int) -> str:
 
 
 def marked_untrusted(names: Iterable[str]) -> list[int]:
-    """The positions that markers among these names stand for, ascending. Other names say nothing."""
+    """Positions of the markers among these names, ascending. Other names are ignored."""
     tails = (name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX))
     return sorted(int(tail) for tail in tails if len(tail) == _DIGITS and tail.isascii() and tail.isdecimal())
 
@@ -42,14 +43,15 @@ def trim_point(manifest: ArchiveManifest, names: Iterable[str]) -> int:
 
 
 async def trim(files: Files, manifest: ArchiveManifest, position: int) -> int:
-    """Trim up to a position of the archive; returns the trim point. What a crash leaves undone, the next trim does.
+    """Trim up to a position of the archive; returns the trim point. The next trim completes what a
+    crash leaves undone.
 
     Raises:
         VirtualLogError: as `Files`; it may have been trimmed.
     """
     names = await files.list()
     if position > trim_point(manifest, names):
-        # Before anything is deleted: readers tell by it that what is missing was trimmed.
+        # Before anything is deleted: it tells readers that what is missing was trimmed.
         await files.write(marker(position), b"")
         names = await files.list()
     effective = trim_point(manifest, names)

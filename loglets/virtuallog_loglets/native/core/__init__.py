@@ -1,1 +1,4 @@
-"""Pure cores of a NativeLoglet: log server, sequencer, tail check, repair, waves and the state that the WAL records. Imports wal.core and the messages and config of the kind; no tasks, clocks or I/O."""
+"""Pure cores of a NativeLoglet: log server, sequencer, tail check, repair, waves, WAL state.
+
+Imports `wal.core` and the messages and config of this kind. No tasks, clocks or I/O.
+"""

@@ -1,12 +1,13 @@
-"""What a LogServer's WAL says: the fold of its records.                                                          Pure.
+"""Durable state of a log server: the fold of its WAL's records.
 
-Every change of durable state is one of the changes below, and happens in `DurableLogs.apply`: when the WAL is
-replayed, and, while it runs, when a record has become durable. So memory and disk cannot disagree: what a server
-answers is what it would know after a crash at that moment.
+Every change of durable state is one of the change classes below and happens in `DurableLogs.apply`:
+during replay, and, while the server runs, when a record has become durable. So memory and disk
+cannot disagree: a server answers what it would know after a crash at that moment.
 
-Each WAL segment begins with a `LogletSnapshot` of every loglet, so any prefix of segments may be dropped whose waves nobody
-needs. Durable formats: kinds 1 to 7 below, little-endian; they never change once released. Kind 7 is written only in a
-cluster of programs that know it (`virtuallog.contract.versions`), so that a node can go back to an older program.
+Each WAL segment begins with a `LogletSnapshot` of every loglet. So any prefix of segments whose
+waves are no longer needed may be dropped. Durable formats: kinds 1 to 7 below, little-endian; they
+never change once released. Kind 7 is written only in a cluster of programs that know it
+(`virtuallog.contract.versions`), so that a node can go back to an older program.
 """
 
 from __future__ import annotations
@@ -25,42 +26,6 @@ from virtuallog_loglets.native.core.wave import Wave
 from virtuallog_loglets.native.core.wave_index import WaveIndex
 from virtuallog_loglets.wal.core.record import Address, WalRecord, address_of
 
-# FOLDED from virtuallog_loglets.native.liveness: Which loglets a LogServer may still hold.                                                                        Pure.
-#
-# What is dropped stays dropped, durably: a late message would create it again, empty, and its tail would be 0. That memory
-# is bounded: everything of a version below the `floor` is gone; and of those up to the `horizon`, a version of the chain,
-# only the `live` ones are not: those that the chain of that version names, so there are never more of them than segments.
-#
-# The floor alone would do for a log that is trimmed. But a loglet in the middle may go while older ones stay (an empty one
-# leaves the chain when it is closed, a moved one is replaced), and ten thousand such would be kept.
-
-
-@attrs.frozen
-class Tombstones:
-    """See above."""
-
-    floor: int = 0
-    horizon: int = 0
-    live: frozenset[SegmentId] = frozenset()
-
-    def is_dropped(self, segment: SegmentId) -> bool:
-        version = segment.version
-        return version < self.floor or (version <= self.horizon and segment not in self.live)
-
-    def raised(self, floor: int) -> Tombstones:
-        """Everything of a version below is dropped too."""
-        if floor <= self.floor:
-            return self
-        return Tombstones(floor, self.horizon, frozenset(s for s in self.live if s.version >= floor))
-
-    def seen(self, horizon: int, live: Iterable[SegmentId]) -> Tombstones:
-        """The chain of version `horizon` names no others. An older chain than one seen before says nothing."""
-        if horizon <= self.horizon:
-            return self
-        kept = frozenset(s for s in live if s.version <= horizon and not self.is_dropped(s))
-        return Tombstones(self.floor, horizon, kept)
-
-
 _WAVE, _SEALED, _TRIMMED, _KNOWN, _SNAPSHOT, _FLOOR, _LIVE = range(1, 8)
 _SEGMENT: Final = struct.Struct("<QQ")
 _OFFSET: Final = struct.Struct("<QQQ")
@@ -71,21 +36,21 @@ _ORIGIN: Final = Address(0)
 
 @attrs.frozen
 class WaveStored:
-    """A wave, if it follows what is there."""
+    """A stored wave; takes effect if it follows what is there."""
 
     wave: Wave
 
 
 @attrs.frozen
 class LogletSealed:
-    """No store behind this record is accepted."""
+    """A seal: no store behind this record is accepted."""
 
     segment: SegmentId
 
 
 @attrs.frozen
 class LogletTrimmed:
-    """Offsets below `offset` are not needed any more; it was committed then."""
+    """A trim: offsets below `offset`, which was committed then, are no longer needed."""
 
     segment: SegmentId
     offset: int
@@ -101,7 +66,7 @@ class KnownTailRaised:
 
 @attrs.frozen
 class LogletSnapshot:
-    """All there is to know about a loglet, but for its waves."""
+    """Complete state of a loglet, except its waves."""
 
     segment: SegmentId
     tail: int
@@ -112,14 +77,14 @@ class LogletSnapshot:
 
 @attrs.frozen
 class VersionFloor:
-    """Loglets of versions below are dropped, and never created again."""
+    """Loglets of versions below this one are dropped and never created again."""
 
     lowest_live_version: int
 
 
 @attrs.frozen
 class LiveLogletSet:
-    """Of the loglets of versions up to `horizon` only these are not dropped."""
+    """Of the loglets of versions up to `horizon`, all but these are dropped."""
 
     horizon: int
     segments: tuple[SegmentId, ...]
@@ -131,7 +96,7 @@ Change: TypeAlias = (
 
 
 def encode(change: Change) -> WalRecord:
-    """The WAL record of a change. A wave's payload is the wave itself: nothing is copied."""
+    """Encode a change as a WAL record. The payload of a wave is the wave itself: nothing is copied."""
     match change:
         case WaveStored(wave):
             return WalRecord(_WAVE, wave.blob)
@@ -152,10 +117,10 @@ def encode(change: Change) -> WalRecord:
 
 
 def decode_untrusted(record: WalRecord) -> Change:
-    """The change that a record holds.
+    """Decode the change that a record holds.
 
     Raises:
-        MalformedError: not one of ours, or of a later version.
+        MalformedError: not a record of a log server, or one of a later version.
         CorruptionError: a wave that does not match its checksum.
     """
     payload = record.payload
@@ -187,29 +152,31 @@ def decode_untrusted(record: WalRecord) -> Change:
 
 @attrs.define(eq=False)
 class DurableLoglet:
-    """One loglet on one LogServer, as far as it is durable."""
+    """Durable state of one loglet on one log server."""
 
     tail: int = 0
-    """First unwritten offset here. Never drops, whatever is trimmed."""
+    """First unwritten offset here. It never drops, not even by a trim."""
     sealed: bool = False
     known_tail: int = 0
-    """As far as it was saved; what the server knows may be more."""
+    """Known tail as last saved; the running server may know more."""
     trim: int = 0
     waves: WaveIndex = attrs.field(factory=WaveIndex)
 
     def follows(self, first: int) -> bool:
-        """The local-commit rule: a wave is stored only if all before it is stored here or globally committed."""
+        """True if a wave at `first` may be stored: all before it is stored here or globally
+        committed (local-commit rule)."""
         return first == self.tail or self.known_tail >= first
 
     def store(self, wave: Wave, address: Address) -> None:
-        """A wave that does not follow is passed over: its predecessor's record failed, and it was never accepted."""
+        """Add a wave. One that does not follow is skipped: its predecessor's record failed, so it
+        was never accepted."""
         self.learn(wave.known_tail)
         if wave.first >= self.tail and wave.stop > self.trim and self.follows(wave.first):
             self.waves.add(wave, address)
             self.tail = wave.stop
 
     def extend(self, part: WaveIndex) -> None:
-        """Waves that were stored, each by `store`, in an earlier life."""
+        """Add waves that were stored, each by `store`, in an earlier process."""
         self.waves.extend(part)
         self.tail = max(self.tail, part.stop)
 
@@ -217,7 +184,7 @@ class DurableLoglet:
         self.known_tail = max(self.known_tail, known_tail)
 
     def trim_to(self, offset: int) -> None:
-        """The tail stays where it is: a trim says nothing about what was written here."""
+        """Drop what lies below `offset`. The tail stays: a trim says nothing about what was written here."""
         self.trim = max(self.trim, offset)
         self.learn(offset)
         self.waves.drop_below(self.trim)
@@ -229,8 +196,47 @@ class DurableLoglet:
         self.trim_to(snapshot.trim)
 
 
+@attrs.frozen
+class Tombstones:
+    """Tombstones of dropped loglets: a floor version, and the live set at a horizon.
+
+    A dropped loglet stays dropped, durably. Otherwise a late message would create it again, empty,
+    with tail 0. The memory is bounded: everything of a version below `floor` is dropped. Of the
+    versions up to `horizon`, a version of the chain, everything is dropped except `live`: the
+    loglets that the chain of that version names. So there are never more of them than segments.
+
+    The floor alone would do for a log that is trimmed. But a loglet in the middle may go while
+    older ones stay: an empty one leaves the chain when it is closed, a moved one is replaced. Ten
+    thousand such loglets would be kept.
+    """
+
+    floor: int = 0
+    horizon: int = 0
+    live: frozenset[SegmentId] = frozenset()
+
+    def is_dropped(self, segment: SegmentId) -> bool:
+        version = segment.version
+        return version < self.floor or (version <= self.horizon and segment not in self.live)
+
+    def raised(self, floor: int) -> Tombstones:
+        """Tombstones that also drop everything of a version below `floor`."""
+        if floor <= self.floor:
+            return self
+        return Tombstones(floor, self.horizon, frozenset(s for s in self.live if s.version >= floor))
+
+    def seen(self, horizon: int, live: Iterable[SegmentId]) -> Tombstones:
+        """Tombstones after the chain of version `horizon`, which names only `live`.
+
+        An older chain than one seen before changes nothing.
+        """
+        if horizon <= self.horizon:
+            return self
+        kept = frozenset(s for s in live if s.version <= horizon and not self.is_dropped(s))
+        return Tombstones(self.floor, horizon, kept)
+
+
 def tombstones_after(tombstones: Tombstones, change: Change) -> Tombstones:
-    """What may still be held once `change` is made."""
+    """Tombstones once `change` is made."""
     match change:
         case VersionFloor(version):
             return tombstones.raised(version)
@@ -242,7 +248,7 @@ def tombstones_after(tombstones: Tombstones, change: Change) -> Tombstones:
 
 @attrs.define(eq=False)
 class DurableLogs:
-    """All loglets of one LogServer."""
+    """Durable state of all loglets of one log server."""
 
     tombstones: Tombstones = attrs.field(factory=Tombstones)
     loglets: dict[SegmentId, DurableLoglet] = attrs.field(factory=dict)
@@ -250,15 +256,15 @@ class DurableLogs:
 
     @property
     def lowest_live_version(self) -> int:
-        """Loglets of versions below are dropped."""
+        """Version below which all loglets are dropped."""
         return self.tombstones.floor
 
     def replay(self, address: Address, record: WalRecord) -> None:
-        """Called by the WAL for every record it recovers. Raises like `decode_untrusted`."""
+        """Apply a record that the WAL recovers. Raises like `decode_untrusted`."""
         self.apply(decode_untrusted(record), address)
 
     def apply(self, change: Change, address: Address) -> None:
-        """A record has become durable, or is read back."""
+        """Apply a change whose record has become durable or was read back."""
         self.newest_address = max(self.newest_address, address)
         match change:
             case WaveStored(wave):
@@ -275,7 +281,7 @@ class DurableLogs:
                 self._drop(tombstones_after(self.tombstones, change))
 
     def snapshot(self) -> list[WalRecord]:
-        """What a new WAL segment begins with. Everything in it is durable in earlier segments."""
+        """Records that a new WAL segment begins with. All they say is durable in earlier segments."""
         states = [
             encode(LogletSnapshot(segment, loglet.tail, loglet.known_tail, loglet.trim, loglet.sealed))
             for segment, loglet in self.loglets.items()
@@ -287,13 +293,18 @@ class DurableLogs:
         return [*map(encode, heads), *states]
 
     def index(self, sequence: int) -> bytes:
-        """See `wal.indexer.Indexes`. Of loglets that are dropped by now, and waves that are trimmed, nothing is left."""
+        """Encode the index of a WAL segment (`wal.index_writer.Indexes`), without dropped loglets and
+        trimmed waves."""
         first, stop = address_of(sequence, 0), address_of(sequence + 1, 0)
         parts = {segment: loglet.waves.part(first, stop) for segment, loglet in self.loglets.items()}
         return segment_index.encode({segment: part for segment, part in parts.items() if len(part)})
 
     def restore_untrusted(self, sequence: int, index: bytes) -> bool:
-        """See `wal.indexer.Indexes`. What else the segment said is in the snapshot behind it."""
+        """Restore the waves of a WAL segment from its index; False if it cannot be used
+        (`wal.index_writer.Indexes`).
+
+        The snapshot in the next segment says everything else.
+        """
         try:
             parts = segment_index.decode_untrusted(index)
         except MalformedError:
@@ -307,7 +318,7 @@ class DurableLogs:
         return True
 
     def lowest_address_needed(self) -> Address:
-        """The WAL may drop everything before."""
+        """Address before which the WAL may drop everything."""
         needed = [loglet.waves.lowest_address for loglet in self.loglets.values()]
         return min((address for address in needed if address is not None), default=self.newest_address)
 

@@ -1,4 +1,4 @@
-"""One loglet on a LogServer that runs: what is durable, what is on its way to the disk, and who waits.             Pure."""
+"""One loglet on a running log server: durable state, writes on their way to the disk, waiting clients."""
 
 from __future__ import annotations
 
@@ -22,23 +22,27 @@ class TailWaiter:
     past: int
     ticket: Any
     expires: int
-    """In ticks of the server."""
+    """When its time is up, in ticks of the server."""
 
 
 @attrs.define(eq=False)
 class LiveLoglet:
-    """The *reserved* tail counts what was handed to the WAL; new waves are checked against it. The *durable* tail
-    counts what is synced; answers are made of that."""
+    """State of one loglet in memory.
+
+    The *reserved* tail counts what was handed to the WAL; new waves are checked against it. The
+    *durable* tail counts what is synced; answers are made from that.
+    """
 
     segment: SegmentId
     durable: DurableLoglet
     reserved: int
     known_tail: int
-    """The maximum of what anybody said; nothing but a hint which positions are committed."""
+    """Highest known tail of all messages. Only a hint which offsets are committed."""
     sealing: bool
-    """A seal has been asked for: stores are refused from that moment, although it is not durable yet."""
+    """True once a seal has been requested: stores are refused from that moment, although it is not
+    durable yet."""
     in_flight: dict[int, int] = attrs.field(factory=dict)
-    """First offset -> checksum of each wave that is reserved and not durable."""
+    """First offset -> checksum of each wave that is reserved but not durable."""
     waiters: list[TailWaiter] = attrs.field(factory=list)
 
     @classmethod
@@ -47,14 +51,14 @@ class LiveLoglet:
 
     @property
     def state(self) -> NativeState:
-        """One snapshot of what is durable."""
+        """Durable state at this moment."""
         durable = self.durable
         return NativeState(
             local_tail=durable.tail, sealed=durable.sealed, known_tail=self.known_tail, trim=durable.trim
         )
 
     def parse_untrusted(self, blobs: Sequence[bytes]) -> list[Wave]:
-        """Raises MalformedError or CorruptionError."""
+        """Decode waves of this loglet. Raises MalformedError or CorruptionError."""
         if not blobs:
             raise MalformedError("a store without a wave")
         offered = [waves.parse_untrusted(blob) for blob in blobs]
@@ -64,7 +68,7 @@ class LiveLoglet:
         return offered
 
     def conflicts(self, wave: Wave) -> bool:
-        """Whether other bytes are here under the same offsets: then there must have been two sequencers."""
+        """True if other bytes are stored under the same offsets: then there must have been two sequencers."""
         if wave.first >= self.reserved:
             return False
         checksum = self.in_flight.get(wave.first)
@@ -73,14 +77,16 @@ class LiveLoglet:
         return self.durable.waves.conflicts(wave)
 
     def may_follow(self, wave: Wave) -> bool:
-        """The local-commit rule (section 4.2.1): everything before the wave is stored here or globally committed.
+        """True if everything before the wave is stored here or globally committed (local-commit
+        rule, section 4.2.1).
 
-        Without it a majority for a wave would not be a majority for all before it, and acks could not be cumulative.
+        Without this rule a majority for a wave would not be a majority for all before it, and
+        acknowledgements could not be cumulative.
         """
         return wave.first == self.reserved or self.known_tail >= wave.first
 
     def reserve(self, offered: Sequence[Wave]) -> tuple[Change, ...]:
-        """Give the waves that are new here their place, up to the first that comes too early."""
+        """Reserve the waves that are new here, up to the first that comes too early. Returns their changes."""
         changes: list[Change] = []
         for wave in offered:
             if wave.stop <= max(self.reserved, self.durable.trim):
@@ -95,7 +101,7 @@ class LiveLoglet:
         return tuple(changes)
 
     def settle(self, changes: Sequence[Change]) -> None:
-        """The fold has taken in `changes`."""
+        """Note that `changes` are durable and applied."""
         for change in changes:
             if isinstance(change, WaveStored):
                 self.in_flight.pop(change.wave.first, None)
@@ -103,18 +109,21 @@ class LiveLoglet:
         self.known_tail = max(self.known_tail, self.durable.known_tail)
 
     def roll_back(self, *, sealing: bool) -> None:
-        """Something reserved was not written. What was reserved behind it is passed over by the fold, so it is offered
-        again; nothing of it has been accepted."""
+        """Take back reservations after a failed write.
+
+        The fold skips what was reserved behind it, so it is offered again. Nothing of it has been
+        accepted.
+        """
         self.reserved = self.durable.tail
         self.in_flight.clear()
         self.sealing = sealing or self.durable.sealed
 
     def reached(self, past: int) -> bool:
-        """Whether a `NativeWaitTail` has something to tell."""
+        """True if a `NativeWaitTail` for `past` can be answered."""
         return self.durable.sealed or self.durable.tail > past or self.known_tail > past
 
     def take_ready(self, now: int) -> list[TailWaiter]:
-        """The waiters whose tail has come, or whose time is up; they wait no longer."""
+        """Remove and return the waiters whose tail has come or whose time is up."""
         ready: list[TailWaiter] = []
         others: list[TailWaiter] = []
         for waiter in self.waiters:
@@ -124,7 +133,11 @@ class LiveLoglet:
 
     @property
     def is_blank(self) -> bool:
-        """Nothing has come of it, whoever waits for its tail: a server that forgets it now says the same as before."""
+        """True if no state was recorded: dropping it is indistinguishable from never having created
+        it.
+
+        Parked waiters do not count as state.
+        """
         durable = self.durable
         nothing_durable = not (durable.tail or durable.sealed or durable.known_tail or durable.trim)
         nothing_coming = not (self.in_flight or self.sealing or self.known_tail)

@@ -1,18 +1,21 @@
-"""A LogServer: all loglets of one store. Delos, OSDI'20, section 4.2.1.                                           Pure.
+"""Core of a log server: all loglets of one store. Delos, OSDI'20, section 4.2.1.
 
 Rules:
-* Every answer that depends on a write is made when that write is durable, from the state at its place in the WAL. A
-  seal's record lies behind all stores accepted before it, so its answer covers them: a store in flight cannot slip
-  past a seal.
+* Durable before visible: an answer that depends on a write is made once that write is durable, from
+  the state at its position in the WAL. The record of a seal lies behind all stores accepted before
+  it, so its answer covers them: a store in flight cannot slip past a seal. Tail and seal bit of an
+  answer are of the same moment.
 * The local-commit rule, `LiveLoglet.may_follow`.
-* A sealed loglet accepts repairs only. A server that does not know a loglet creates it when told to seal it, so that a
-  store which comes later is refused.
+* A sealed loglet accepts repairs only. A server that does not know a loglet creates it on a seal,
+  so that a store which comes later is refused.
 * The known tail is volatile, but a gap that rests on it is written together with it.
-* A server on a data directory that took the place of a lost one does not speak for that one: about a loglet which was there
-  before it knows nothing until a whole copy is here. An empty state, or half of one, would be a lie that can make a
-  majority. The seal says that the copy is whole: it is written when all else is, and holds once it is durable.
+* A server on a data directory that replaces a lost one does not speak for the lost one. About a
+  loglet that is older than the directory it says nothing until a whole copy is here: an empty or
+  half state would be a false answer that could make a majority. The seal says that the copy is
+  whole: it is written last, and holds once it is durable.
 
-Departure from the paper, whose servers log single entries: the unit is a wave, and answers are cumulative.
+Departure from the paper, whose servers log single entries: the unit is a wave, and answers are
+cumulative.
 """
 
 from __future__ import annotations
@@ -70,32 +73,34 @@ from virtuallog_loglets.native.messages import (
 from virtuallog_loglets.wal.core.record import Address
 
 WAITERS_MAX: Final = 4096
-"""Parked `NativeWaitTail`s of all clients: a few hundred bytes each."""
+"""Most parked `NativeWaitTail`s of all clients: a few hundred bytes each."""
 LOGLETS_MAX: Final = 4096
-"""Of which anything is known. A register of 64 KiB names some hundred; more come from somebody who makes up names, and
-all of them together must fit into the snapshot at the head of a WAL segment: 400 KB."""
+"""Most loglets of which anything is known. A register of 64 KiB names some hundred; more come from
+a client that makes up names. All of them must fit into the snapshot at the head of a WAL segment:
+400 KB."""
 WAIT_TICKS: Final = 4
-"""A parked `NativeWaitTail` is answered after so many ticks in any case: its client may have gone, or may look elsewhere."""
+"""Ticks after which a parked `NativeWaitTail` is answered in any case: its client may have gone or
+look elsewhere."""
 READ_WAVES_MAX: Final = 1024
-"""Waves in one answer: small ones are cheaper to ask for again than to keep an answer waiting."""
+"""Most waves in one answer: asking again for small ones is cheaper than to delay an answer."""
 
 _UNKNOWN: Final = NativeState(local_tail=0, sealed=False, known_tail=0, trim=0)
 
 
 @attrs.define(eq=False)
 class LogServer:
-    """Requests and results of the WAL in, effects out."""
+    """Core of one log server. Takes requests and results of the WAL; returns effects."""
 
     durable: DurableLogs
     joined: int = 0
-    """See `NodeEnvironment.joined`."""
+    """Chain version at which this store joined; see `NodeEnvironment.joined`."""
     waiting: int = attrs.field(default=0, init=False)
-    """Parked `NativeWaitTail`s."""
+    """Number of parked `NativeWaitTail`s."""
     _loglets: dict[SegmentId, LiveLoglet] = attrs.field(factory=dict, init=False)
     _pending: deque[PendingWrite] = attrs.field(factory=deque, init=False)
-    """Handed to the WAL and not called back, in WAL order."""
+    """Writes handed to the WAL and not called back, in WAL order."""
     _tombstones: Tombstones = attrs.field(factory=Tombstones, init=False)
-    """In force from the moment it is asked for."""
+    """Tombstones in force: from the moment a drop is requested."""
     _now: int = attrs.field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -105,12 +110,12 @@ class LogServer:
 
     @property
     def loglets(self) -> int:
-        """How many have state here."""
+        """Number of loglets with state here."""
         return len(self.durable.loglets)
 
     @property
     def newest_state(self) -> NativeState:
-        """Of the loglet with the highest version."""
+        """State of the loglet with the highest version."""
         newest = max(self.durable.loglets, default=None, key=lambda segment: segment.version)
         return _UNKNOWN if newest is None else self.state(newest)
 
@@ -121,7 +126,7 @@ class LogServer:
         request: NativeStore | NativeSeal | NativeGetState | NativeWaitTail | NativeRepair | NativeTrim,
         ticket: Ticket,
     ) -> list[Effect]:
-        """A request has arrived."""
+        """Handle a request."""
         segment = request.segment
         if self._is_dropped(segment):
             return [NativeAnswer(ticket, _dropped(segment))]
@@ -154,13 +159,17 @@ class LogServer:
                 return self._trim(request, PendingAnswer(ticket=ticket, segment=segment))
 
     def forget(self, lowest_live_version: int, ticket: Ticket) -> list[Effect]:
-        """Drop every loglet of an earlier version and never create one again; answered with None once durable."""
+        """Drop every loglet of an earlier version and never create one again. Answered with None
+        once durable."""
         return self._drop(self._tombstones.raised(lowest_live_version), VersionFloor(lowest_live_version), ticket)
 
     def sweep_loglets(self, horizon: int, live: Collection[SegmentId], ticket: Ticket) -> list[Effect]:
-        """Drop every loglet of a version up to `horizon`, a version of the chain, that is not among `live`, the ones it
-        names; answered with None once durable. Nothing is written if there is none: whoever never heard of a loglet has
-        nothing to remember about it."""
+        """Drop every loglet of a version up to `horizon` that is not in `live`. Answered with None
+        once durable.
+
+        `horizon` is a version of the chain, `live` the loglets that it names. Nothing is written if
+        nothing is dropped: a server that never heard of a loglet has nothing to remember about it.
+        """
         tombstones = self._tombstones.seen(horizon, live)
         held = self.durable.loglets.keys() | self._loglets.keys()
         if not any(tombstones.is_dropped(segment) for segment in held):
@@ -175,7 +184,7 @@ class LogServer:
         return self._persist((change,), question, essential=True)
 
     def persisted(self, entry: PendingWrite, addresses: Sequence[Address]) -> list[Effect]:
-        """The records of `entry`, and of all before it, are durable."""
+        """Answer what rests on `entry`: its records, and all before it, are durable."""
         assert entry is self._pending[0], "the WAL calls back in order"
         self._pending.popleft()
         for change, address in zip(entry.changes, addresses, strict=True):
@@ -191,7 +200,7 @@ class LogServer:
         return effects
 
     def failed(self, entry: PendingWrite, error: VirtualLogError) -> list[Effect]:
-        """The WAL refused or lost `entry`."""
+        """Take back `entry`, which the WAL refused or lost, and answer with `error`."""
         self._pending.remove(entry)
         loglet = self._loglets.get(entry.segment) if entry.segment is not None else None
         if loglet is not None:
@@ -205,19 +214,19 @@ class LogServer:
         return [NativeAnswer(question.ticket, error) for question in entry.questions]
 
     def tick(self) -> list[Effect]:
-        """Some time has passed: answer those who have waited for long."""
+        """Answer the waiters whose time is up."""
         self._now += 1
         return [effect for loglet in self._loglets.values() for effect in self._wake(loglet)]
 
     # -- reading --------------------------------------------------------------------------------------------------
 
     def state(self, segment: SegmentId) -> NativeState:
-        """One snapshot of what is durable; also of a loglet that this server has never heard of."""
+        """Durable state of a loglet, also of one that this server has never heard of."""
         known = segment in self._loglets or segment in self.durable.loglets
         return self._loglet(segment).state if known else _UNKNOWN
 
     def find(self, request: NativeReadWaves) -> list[Address]:
-        """Where the waves asked for are, as far as they are durable and consecutive here.
+        """Addresses of the requested waves, as far as they are durable and consecutive here.
 
         Raises:
             SealedError: the loglet has been dropped.
@@ -234,8 +243,11 @@ class LogServer:
     def _step_crowded(
         self, request: NativeStore | NativeSeal | NativeWaitTail | NativeRepair | NativeTrim, ticket: Ticket
     ) -> list[Effect]:
-        """One loglet more than there is room for. Waits, which any client may ask for, must not keep seals and stores
-        out: they get no place, and those that have one make room."""
+        """Handle a request for one loglet too many.
+
+        Any client may ask for waits, and they must not keep seals and stores out. So they create no
+        loglet, and loglets that exist only for waits are dropped to make room.
+        """
         if isinstance(request, NativeWaitTail):
             return [NativeAnswer(ticket, _UNKNOWN)]
         effects = self._forget_blank()
@@ -244,7 +256,7 @@ class LogServer:
         return effects + self._step(request, ticket)
 
     def _forget_blank(self) -> list[Effect]:
-        """Those that were only asked about; who waits for their tails is answered, as if the time were up."""
+        """Drop the loglets without state. Their waiters are answered as if their time were up."""
         pending = {entry.segment for entry in self._pending}
         blank = [s for s, loglet in self._loglets.items() if loglet.is_blank and s not in pending]
         effects: list[Effect] = []
@@ -274,14 +286,18 @@ class LogServer:
         return effects + self._persist(changes, question, essential=repairs)
 
     def _seal(self, loglet: LiveLoglet, question: PendingAnswer) -> list[Effect]:
-        """Stores are refused from now on; the record goes behind those accepted before, and so does the answer."""
+        """Refuse stores from now on. The record goes behind the stores accepted before, and so does
+        the answer.
+
+        So the answer covers every accepted store.
+        """
         if loglet.sealing:
             return self._after_pending(question)
         loglet.sealing = True
         return self._persist((LogletSealed(loglet.segment),), question, essential=True)
 
     def _trim(self, request: NativeTrim, question: PendingAnswer) -> list[Effect]:
-        """Clamped to what is committed, which may be more than what is here."""
+        """Trim to `offset`, clamped to the known tail, which may be more than what is stored here."""
         loglet = self._loglet(request.segment)
         effects = self._learn(loglet, request.known_tail)
         offset = min(request.offset, loglet.known_tail)
@@ -294,7 +310,7 @@ class LogServer:
         effects = self._learn(loglet, request.known_tail)
         if loglet.reached(request.past):
             return [*effects, NativeAnswer(ticket, loglet.state)]
-        if self.waiting >= WAITERS_MAX:  # as if the time were up: it goes on asking, at a pace of its own
+        if self.waiting >= WAITERS_MAX:  # as if the time were up: the client goes on asking, at its own pace
             return [*effects, NativeAnswer(ticket, loglet.state)]
         loglet.waiters.append(TailWaiter(request.past, ticket, self._now + WAIT_TICKS))
         self.waiting += 1
@@ -303,13 +319,14 @@ class LogServer:
     # -- answers --------------------------------------------------------------------------------------------------
 
     def _persist(self, changes: tuple[Change, ...], question: PendingAnswer, *, essential: bool) -> list[Effect]:
-        """Durable before visible: the question is answered at this place in the WAL, once it is synced."""
+        """Write changes; the question is answered at this position in the WAL, once it is synced
+        (durable before visible)."""
         entry = PendingWrite(question.segment, changes, [question])
         self._pending.append(entry)
         return [NativePersist(entry, tuple(encode(change) for change in changes), essential)]
 
     def _after_pending(self, question: PendingAnswer) -> list[Effect]:
-        """Nothing to write, but the answer must not overtake what it rests on."""
+        """Answer without a write, but not before the writes on which the answer rests."""
         if self._pending:
             self._pending[-1].questions.append(question)
             return []
@@ -321,7 +338,8 @@ class LogServer:
         if self._is_dropped(question.segment):
             return NativeAnswer(question.ticket, _dropped(question.segment))
         loglet = self._loglet(question.segment)
-        if question.seals and not loglet.durable.sealed:  # an earlier seal, which this one had joined, was not written
+        # an earlier seal, which this one had joined, was not written
+        if question.seals and not loglet.durable.sealed:
             return NativeAnswer(question.ticket, UnavailableError("the seal could not be written"))
         return NativeAnswer(question.ticket, _stored(loglet, question) if question.stop else loglet.state)
 
@@ -331,7 +349,7 @@ class LogServer:
         return self._tombstones.is_dropped(segment)
 
     def _may_have_lost(self, segment: SegmentId) -> bool:
-        """Whether a former disk may have held what this one does not have, or not yet."""
+        """True if a former disk may have held state of the loglet that this one does not have, or not yet."""
         if segment.version > self.joined:
             return False
         copy = self.durable.loglets.get(segment)
@@ -357,14 +375,14 @@ class LogServer:
         return [NativeAnswer(waiter.ticket, loglet.state) for waiter in ready]
 
     def _drop_loglets(self) -> list[Effect]:
-        """Forget loglets that are durably dropped; whoever waits for their tails learns that they are gone."""
+        """Forget loglets that are durably dropped. Clients that wait for their tails get SealedError."""
         effects: list[Effect] = []
         for segment in [s for s in self._loglets if self.durable.tombstones.is_dropped(s)]:
             effects += self._dismiss(self._loglets.pop(segment), _dropped(segment))
         return effects
 
     def _dismiss(self, loglet: LiveLoglet, outcome: NativeState | VirtualLogError) -> list[Effect]:
-        """Answer all who wait for the tail of a loglet that is forgotten."""
+        """Answer all who wait for the tail of a forgotten loglet."""
         self.waiting -= len(loglet.waiters)
         return [NativeAnswer(waiter.ticket, outcome) for waiter in loglet.waiters]
 
@@ -372,7 +390,8 @@ class LogServer:
 def _refusal_untrusted(
     request: NativeStore | NativeSeal | NativeWaitTail | NativeRepair | NativeTrim,
 ) -> MalformedError | None:
-    """Why a request cannot be meant; one of what cannot be an offset must not stay for ever."""
+    """Error for a request with an impossible offset; None if it is valid. Such an offset must not
+    become durable."""
     if not isinstance(request, NativeSeal) and request.known_tail > POSITION_MAX:
         return MalformedError(f"no such offset: {request.known_tail}")
     if isinstance(request, NativeTrim) and request.offset > POSITION_MAX:
@@ -381,7 +400,7 @@ def _refusal_untrusted(
 
 
 def _refuses(loglet: LiveLoglet, question: PendingAnswer) -> bool:
-    """Sealed, or as good as: nothing but repairs."""
+    """True if the loglet is sealed, or about to be, and the request is no repair."""
     return loglet.sealing and not question.repairs
 
 
@@ -390,7 +409,7 @@ def _rebuilds(request: NativeStore | NativeSeal | NativeGetState | NativeWaitTai
 
 
 def _stored(loglet: LiveLoglet, question: PendingAnswer) -> NativeStored:
-    """Accepted means: durable, and not sealed when its turn came."""
+    """Answer to a store. Accepted means: durable, and not sealed when its turn came."""
     state = loglet.state
     here = question.stop <= max(state.local_tail, state.trim)
     return NativeStored(

@@ -1,4 +1,4 @@
-"""What the LogServer core asks its driver to do, and what the driver gives back."""
+"""Effects of the log server core, and the objects that its driver passes back."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from virtuallog_loglets.native.messages import NativeState, NativeStored
 from virtuallog_loglets.wal.core.record import Address, WalRecord
 
 Ticket: TypeAlias = Any
-"""The driver's own: whom an answer is for."""
+"""Opaque handle of the driver that identifies the receiver of an answer."""
 
 
-@attrs.define(kw_only=True, eq=False)  # not frozen: one for every store, and frozen classes take twice as long to make
+# not frozen: one for every store, and frozen classes take twice as long to make
+@attrs.define(kw_only=True, eq=False)
 class PendingAnswer:
-    """What to answer, from the state at a place in the WAL, once everything up to there is durable."""
+    """Answer to make from the state at a position in the WAL, once everything up to there is durable."""
 
     ticket: Ticket
     segment: SegmentId | None
-    """None: answered with None, which says that it is durable."""
+    """Loglet of the request. If None, the answer is None, which means: durable."""
     stop: int = 0
-    """Of the wave to be stored; 0: answered with the `NativeState`."""
+    """One past the last offset of the wave to be stored. If 0, the answer is the `NativeState`."""
     repairs: bool = False
     seals: bool = False
 
 
 @attrs.define(eq=False)
 class PendingWrite:
-    """One append to the WAL, on its way to the disk. Give it back to `persisted` or `failed`."""
+    """One append to the WAL on its way to the disk. Pass it back to `persisted` or `failed`."""
 
     segment: SegmentId | None
     changes: tuple[Change, ...]
@@ -40,7 +41,7 @@ class PendingWrite:
 
 @attrs.frozen
 class NativePersist:
-    """Append `records` to the WAL, behind all earlier ones, then call `persisted` (or `failed`) with `entry`."""
+    """Append `records` to the WAL behind all earlier ones, then call `persisted` (or `failed`) with `entry`."""
 
     entry: PendingWrite
     records: tuple[WalRecord, ...]
@@ -49,7 +50,7 @@ class NativePersist:
 
 @attrs.frozen
 class NativeAnswer:
-    """Send this to whoever asked. What it says is durable."""
+    """Send this answer to the requester. What it says is durable."""
 
     ticket: Ticket
     outcome: NativeState | NativeStored | VirtualLogError | None
@@ -64,7 +65,7 @@ class DropBefore:
 
 @attrs.frozen
 class NativeFail:
-    """The server cannot be trusted any more."""
+    """Stop the server: it can no longer be trusted."""
 
     error: VirtualLogError
 

@@ -1,7 +1,8 @@
-"""The quorum arithmetic of a NativeLoglet, apart from everything else.                                           Pure.
+"""Quorum arithmetic of a NativeLoglet: the tail that a majority has reached.
 
-N servers, majorities of M = N // 2 + 1. A tail t of a server says: every offset below t is stored there or globally
-committed (the local-commit rule), so "M servers have a tail of at least t" means: everything below t is committed.
+There are N servers, and a majority has M = N // 2 + 1. A server's tail t says: every offset below t
+is stored there or globally committed (the local-commit rule). So "M servers have a tail of at least
+t" means: everything below t is committed. The sequencer acknowledges appends by this rule.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ from virtuallog.contract.placement import majority_of
 
 
 def committed_tail(tails: Sequence[int], servers: int) -> int:
-    """The highest tail that a majority of all `servers` has reached, judging by those in `tails`; 0 if too few."""
+    """Highest tail that a majority of all `servers` has reached, judging by those in `tails`; 0 if
+    too few answered."""
     majority = majority_of(servers)
     return sorted(tails, reverse=True)[majority - 1] if len(tails) >= majority else 0
 
 
 def tail_to_cover(tails: Sequence[int], servers: int) -> int:
-    """The lowest tail that covers every append that was acknowledged before the first of `tails` was read.
+    """Lowest tail that covers every append acknowledged before the first of `tails` was read.
 
-    Such an append is on a majority. At most `servers - len(tails)` of these did not answer, so at least k of those in
-    `tails` have it, and the k-th highest covers it. With a bare majority of answers k is 1: the maximum, as in P1.
+    Such an append is on a majority. At most `servers - len(tails)` of that majority did not answer,
+    so at least k of those in `tails` have it, and the k-th highest covers it. With a bare majority
+    of answers k is 1: the maximum, as in P1.
     """
     unheard = servers - len(tails)
     surely_among = majority_of(servers) - unheard

@@ -1,4 +1,4 @@
-"""Turns what one LogServer gave for a range into what a reader gets.                                              Pure."""
+"""Placed batches for a reader, from the waves that one log server returned."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from virtuallog_loglets.native.messages import NativeWaves
 
 @attrs.frozen
 class NativeCopy:
-    """What one server has of [start, ...), without holes; and what was wrong with the rest, if anything."""
+    """Batches that one server has of [start, ...), without holes, and the damage that ended them, if any."""
 
     items: list[Placed]
     damage: VirtualLogError | None
 
 
 def assemble_untrusted(segment: SegmentId, reply: NativeWaves, start: int, stop: int) -> NativeCopy:
-    """Begins exactly at `start`, unless it is empty. Nothing at all says only that this server does not have it."""
+    """Assemble the batches from `start`.
+
+    The result begins exactly at `start` unless it is empty. An empty one only says that this server
+    does not have the data.
+    """
     items: list[Placed] = []
     trimmed = min(reply.state.trim, stop)
     if trimmed > start:

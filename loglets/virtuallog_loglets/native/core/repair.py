@@ -1,9 +1,10 @@
-"""Repair: completes the suffix that not all servers of a sealed majority have.                                    Pure.
+"""Repair: completes the suffix that not all servers of a sealed majority have.
 
-Delos, OSDI'20, section 4.2.1: ascending, copying from any server that has a wave, bypassing the seal. It begins at the
-highest known tail (below, everything is on a majority already) and never goes past `stop`, the tail that the check is
-about to return. There is one value per offset, as one incarnation ordered all of them; so repairs of several clients at
-once, or one that is given up half-way, do no harm.
+Delos, OSDI'20, section 4.2.1. A repair is ascending, copies from any server that has a wave, and
+bypasses the seal. It begins at the highest known tail, as everything below is on a majority
+already. It never goes past `stop`, the tail that the check is about to return. There is one value
+per offset, because one incarnation ordered all of them. So concurrent repairs by several clients,
+and abandoned ones, do no harm.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from virtuallog_loglets.native.messages import NativeState, NativeStored
 
 @attrs.frozen
 class Fetch:
-    """Read waves from `holder`, from the one that holds `start` on; then call `fetched`."""
+    """Read waves from `holder`, beginning with the one that holds `start`; then call `fetched`."""
 
     holder: NodeId
     start: int
@@ -43,7 +44,7 @@ class Repaired:
 
 @attrs.frozen
 class StatesChanged:
-    """The servers are not as they were: ask them again."""
+    """The servers' states have changed: ask them again."""
 
 
 Effect: TypeAlias = Fetch | Complete | Repaired | StatesChanged
@@ -51,19 +52,23 @@ Effect: TypeAlias = Fetch | Complete | Repaired | StatesChanged
 
 @attrs.define(eq=False)
 class SuffixRepair:
-    """From the states of a sealed majority to one in which all of it, or another majority, has everything below `stop`."""
+    """One repair: from the states of a sealed majority to one in which a majority has everything
+    below `stop`.
+
+    The result is all of that majority, or another majority.
+    """
 
     states: Mapping[NodeId, NativeState]
-    """Of the sealed servers that answered."""
+    """States of the sealed servers that answered."""
     start: int
-    """Everything below is globally committed."""
+    """Offset below which everything is globally committed."""
     stop: int
     majority: int
     _tails: dict[NodeId, int] = attrs.field(init=False)
     _failed: set[NodeId] = attrs.field(factory=set, init=False)
     """Holders that could not give the wave at `_at`."""
     _at: int = attrs.field(init=False)
-    """Everything below is on every target that still takes part."""
+    """Offset below which every target that still takes part has everything."""
     _completing: set[NodeId] = attrs.field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -71,11 +76,11 @@ class SuffixRepair:
         self._at = max(self.start, min(self._tails.values()))
 
     def begin(self) -> list[Effect]:
-        """Nothing to do is done at once."""
+        """Begin. Ends at once if nothing is missing."""
         return self._next()
 
     def fetched(self, holder: NodeId, waves: Sequence[Wave]) -> list[Effect]:
-        """What `holder` gave; nothing if it could not."""
+        """Take in what `holder` returned; `waves` is empty if it failed."""
         usable = repairable(waves, self._at, self.stop)
         if not usable:
             self._failed.add(holder)
@@ -87,7 +92,7 @@ class SuffixRepair:
         return [Complete(target, tuple(usable), self.start) for target in targets] or self._next()
 
     def completed(self, target: NodeId, reply: NativeStored | None) -> list[Effect]:
-        """What `target` said; None: no answer. All are heard before anything else happens."""
+        """Take in the answer of `target`; None if there was none. The next step waits for all targets."""
         self._completing.discard(target)
         if reply is not None and reply.accepted:
             self._tails[target] = max(self._tails[target], reply.local_tail)
@@ -105,7 +110,7 @@ class SuffixRepair:
 
 
 def repairable(waves: Sequence[Wave], start: int, stop: int) -> list[Wave]:
-    """The waves that follow one another from `start` on and end at or below `stop`."""
+    """Waves that follow one another from `start` and end at or below `stop`."""
     usable: list[Wave] = []
     for wave in waves:
         if wave.first > start or wave.stop > stop:

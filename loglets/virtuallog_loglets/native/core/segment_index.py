@@ -1,9 +1,10 @@
-"""The bytes of an index of one WAL segment: which waves of which loglets are in it. Pure. Format version 1, little-endian:
+"""Index of one WAL segment: its waves by loglet, as bytes. Format version 1, little-endian:
 
     magic "VNIX" | version u32 | (version u64, attempt u64, waves u64, columns of `WaveIndex.encode`) x loglets
 
-It stands for the records of its segment together with the snapshot that the next segment begins with (`durable.py`),
-which has all the rest: seals, trims, known tails, which loglets are dropped. The WAL keeps it whole (`wal.index_file`).
+Together with the snapshot at the head of the next segment (`durable_state.py`) it stands for the
+records of its segment. The snapshot has all the rest: seals, trims, known tails, dropped loglets.
+The WAL checks that an index is intact (`wal.core.index_format`).
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ def encode(parts: Mapping[SegmentId, WaveIndex]) -> bytes:
 
 
 def decode_untrusted(image: bytes) -> dict[SegmentId, WaveIndex]:
-    """What `encode` gave.
+    """Decode an image made by `encode`.
 
     Raises:
-        MalformedError: it cannot be that, or it is of another version.
+        MalformedError: the image cannot be one, or it is of another version.
     """
     if len(image) < _PREFIX.size or _PREFIX.unpack_from(image) != (_MAGIC, _VERSION):
         raise MalformedError(f"not an index of version {_VERSION}: starts with {image[:8].hex()}")

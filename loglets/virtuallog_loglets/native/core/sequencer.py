@@ -1,15 +1,19 @@
-"""The sequencer of one NativeLoglet. Delos, OSDI'20, section 4.2.1.                                              Pure.
+"""Sequencer of one NativeLoglet: orders appends, replicates them, acknowledges them. Delos,
+OSDI'20, section 4.2.1.
 
-Offered batches queue up; what is queued becomes the next wave as soon as fewer than `WAVES_MAX` waves are uncommitted.
-Every wave goes to every server, several in flight.
+Offered batches queue up. The queue becomes the next wave as soon as fewer than `WAVES_MAX` waves
+are uncommitted. Every wave goes to every server, several in flight. An append is acknowledged in
+`Sequencer._commit`, once a majority of servers has its wave (`quorum.committed_tail`).
 
 Rules:
-* An offset is assigned once, by one incarnation: a sequencer never restarts in place (`sequencer_service.py`).
-* Committed means: a majority of *all* servers has accepted, each while it was not sealed. Nothing else counts, in
-  particular no known tail that others report: it may come from a repair after a seal.
+* An offset is assigned once, by one incarnation: a sequencer never restarts in place
+  (`drivers/sequencer_service.py`).
+* Committed means: a majority of *all* servers has accepted, each while it was not sealed. Nothing
+  else counts. In particular a known tail that others report does not count: it may come from a
+  repair after a seal.
 * A server that misses waves is not sent those below the committed tail: it catches up by omission.
-* Once ordered, a batch is replicated for ever, whether or not its caller still waits: a hole would block all that
-  follows. Only a seal ends it; then the outcome of what is pending is unknown.
+* Once ordered, a batch is replicated for ever, whether or not its caller still waits: a hole would
+  block everything behind it. Only a seal ends it; then the outcome of pending batches is unknown.
 * Only uncommitted waves are kept.
 """
 
@@ -40,17 +44,18 @@ from virtuallog_loglets.native.core.wave import Wave
 from virtuallog_loglets.native.messages import NO_EXPECTATION, NativeAppended, NativeState, NativeStored
 
 WAVES_MAX: Final = 4
-"""Uncommitted waves. Enough to keep network and disks busy at the same time; more only makes waves smaller."""
+"""Most uncommitted waves. Four keep network and disks busy at the same time; more only make waves
+smaller."""
 QUEUE_BYTES_MAX: Final = 32 << 20
 """Queued bytes beyond which batches are refused: some hundred milliseconds of work of a fast disk."""
 TICKETS_MAX: Final = 4
-"""Callers that wait for one batch: the latest few of those who offered it. Earlier ones have given up."""
+"""Most callers that wait for one batch: the latest few that offered it. Earlier ones have given up."""
 MISMATCHES_MAX: Final = 4096
-"""Refusals that wait for a commit. That takes milliseconds, or for ever if a majority is away: then their callers give
-up one after the other, and new ones come."""
+"""Most refusals that wait for a commit. A commit takes milliseconds, or never comes if a majority
+is away. Then the callers give up one after the other, and new ones come."""
 
 Ticket: TypeAlias = Any
-"""The driver's own: whom an answer is for."""
+"""Opaque handle of the driver that identifies the receiver of an answer."""
 
 
 @attrs.frozen
@@ -61,26 +66,26 @@ class NativeSend:
     wave: Wave
     known_tail: int
     run: int
-    """Give it back with the result."""
+    """Number of the run. Pass it back with the result."""
 
 
 @attrs.frozen
 class AskState:
-    """Is this server sealed, too? Then call `heard`."""
+    """Ask this server for its state (is it sealed, too?), then call `heard`."""
 
     server: NodeId
 
 
 @attrs.frozen
 class Resume:
-    """Call `resume` for this server after a short while."""
+    """Call `resume` for this server after a short pause."""
 
     server: NodeId
 
 
 @attrs.frozen
 class NativeResolve:
-    """Tell whoever offered a batch."""
+    """Deliver the outcome of an offered batch to its caller."""
 
     ticket: Ticket
     outcome: NativeAppended | VirtualLogError
@@ -91,21 +96,21 @@ Effect: TypeAlias = NativeSend | AskState | Resume | NativeResolve
 
 @attrs.define(eq=False)
 class _Progress:
-    """How far one server is."""
+    """Replication progress of one server."""
 
     acked: int = 0
-    """Accepted, with everything below."""
+    """Everything below is accepted by the server."""
     next: int = 0
     """First offset of the next wave to send."""
     paused: bool = False
     sealed: bool = False
     run: int = 0
-    """Sends between two pauses belong to one run."""
+    """Number of the current run. The sends between two pauses belong to one run."""
 
 
 @attrs.frozen(eq=False)
 class _Flight:
-    """An uncommitted wave."""
+    """Uncommitted wave with the batches in it."""
 
     wave: Wave
     placements: list[OrderedBatch]
@@ -113,11 +118,11 @@ class _Flight:
 
 @attrs.define(eq=False)
 class Sequencer:
-    """Offers, turns and replies in, effects out."""
+    """Core of one sequencer. Takes offers, turns and replies; returns effects."""
 
     segment: SegmentId
     config: NativeConfig
-    pieces: TransferLimits = attrs.field(factory=TransferLimits)
+    limits: TransferLimits = attrs.field(factory=TransferLimits)
     committed: int = attrs.field(default=0, init=False)
     """The known tail: everything below is on a majority and was acknowledged."""
     tail: int = attrs.field(default=0, init=False)
@@ -128,9 +133,10 @@ class Sequencer:
     _queued_bytes: int = attrs.field(default=0, init=False)
     _flights: deque[_Flight] = attrs.field(factory=deque, init=False)
     _was_alone: bool = attrs.field(default=False, init=False)
-    """The last wave had one batch."""
+    """True if the last wave had one batch."""
     _mismatches: deque[tuple[int, Ticket, TailMismatchError]] = attrs.field(factory=deque, init=False)
-    """Refused conditional appends, told once everything that made them fail is committed."""
+    """Refused conditional appends: (tail, ticket, error). Each is answered once everything below
+    the tail, which made it fail, is committed."""
     _sessions: SessionTable = attrs.field(factory=SessionTable, init=False)
     _refusals: RejectedConditions = attrs.field(factory=RejectedConditions, init=False)
     _progress: dict[NodeId, _Progress] = attrs.field(init=False)
@@ -141,7 +147,7 @@ class Sequencer:
     # -- events ---------------------------------------------------------------------------------------------------
 
     def offer(self, batch: Batch, ticket: Ticket, now_ms: int, *, opens: bool, expected_tail: int) -> list[Effect]:
-        """A checked batch has arrived; it is resolved once it is committed."""
+        """Take in a checked batch. It is resolved once it is committed, or at once with an error."""
         if self.stopped is not None:
             return [NativeResolve(ticket, self._turned_away(batch))]
         try:
@@ -157,12 +163,12 @@ class Sequencer:
 
     @property
     def has_work(self) -> bool:
-        """Whether `turn` would do something."""
+        """True if `turn` would cut a wave."""
         return bool(self._queue) and len(self._flights) < WAVES_MAX and self.stopped is None
 
     @property
     def queued_bytes(self) -> int:
-        """Of batches that wait for a wave."""
+        """Bytes of the batches that wait for a wave."""
         return self._queued_bytes
 
     @property
@@ -171,24 +177,28 @@ class Sequencer:
 
     @property
     def lags(self) -> dict[NodeId, int]:
-        """By server: ordered entries that it has not acknowledged."""
+        """Ordered entries that each server has not acknowledged."""
         return {server: self.tail - progress.acked for server, progress in self._progress.items()}
 
     @property
     def may_hurry(self) -> bool:
-        """Whether a batch need not wait until the end of the scheduler turn for others to share its wave: nothing is on its
-        way, and the last wave had one batch. Where many arrive together, a wave of each would cost far more than a turn."""
+        """True if a batch need not wait until the end of the scheduler turn for others to share its
+        wave.
+
+        That is so if nothing is in flight and the last wave had one batch. Where many batches
+        arrive together, a wave for each would cost far more than a turn.
+        """
         return self._was_alone and not self._flights and self.has_work
 
     def turn(self, now_ms: int) -> list[Effect]:
-        """All that arrived in one scheduler turn has been offered: make waves of it."""
+        """Cut waves after all appends of one scheduler turn have been offered, and send them."""
         self._time_ms = max(self._time_ms, now_ms)
         while self.has_work:
             self._cut_wave()
         return self._pump()
 
     def stored(self, server: NodeId, run: int, reply: NativeStored) -> list[Effect]:
-        """A server has answered a wave of `run`."""
+        """Take in a server's answer to a wave of `run`."""
         progress = self._progress[server]
         if self.stopped is not None:
             return []
@@ -202,23 +212,25 @@ class Sequencer:
         return self._commit()
 
     def unreachable(self, server: NodeId, run: int) -> list[Effect]:
-        """A wave of `run` got no answer, or an error: it is sent again, the same bytes at the same place."""
+        """Note that a wave of `run` got no answer or an error. After a pause the same bytes are
+        sent again at the same offsets."""
         return self._back_off(server, run)
 
     def resume(self, server: NodeId) -> list[Effect]:
-        """The pause is over."""
+        """End the pause of a server and send again from what it has acknowledged."""
         progress = self._progress[server]
         progress.paused, progress.next, progress.run = False, progress.acked, progress.run + 1
         return self._pump()
 
     def heard(self, server: NodeId, state: NativeState) -> list[Effect]:
-        """The answer to `AskState`."""
+        """Take in the answer to `AskState`."""
         return self._saw_seal(server) if state.sealed and self.stopped is None else []
 
     # -- ordering -------------------------------------------------------------------------------------------------
 
     def _offer_again(self, placement: OrderedBatch, batch: Batch, ticket: Ticket) -> list[Effect]:
-        """The place a batch has is its place for ever; if it is not committed yet, its caller waits with the others."""
+        """Answer a repeated offer. A batch keeps its offsets for ever. If it is not committed yet,
+        this caller waits, too."""
         if placement.committed:
             return [NativeResolve(ticket, NativeAppended(first=placement.first, known_tail=self.committed))]
         if placement.batch != batch:
@@ -231,8 +243,11 @@ class Sequencer:
         return [NativeResolve(earliest, UnavailableError("the same batch was offered again and again"))]
 
     def _mismatch(self, batch: Batch, expected_tail: int, now_ms: int) -> int | None:
-        """The tail that a conditional append meets instead of the one that it expects. Once refused it stays so: a
-        second copy of the call may arrive when the tail is what it expects, and its caller has long gone on."""
+        """Tail that contradicts `expected_tail`; None if the append may go on.
+
+        A refusal is remembered and repeated. A second copy of the call may arrive when the tail is
+        the expected one, and its caller has long gone on.
+        """
         found = self._refusals.find(batch, expected_tail)
         if found is None and expected_tail != self.tail:
             found = self.tail
@@ -261,7 +276,7 @@ class Sequencer:
         while self._queue:
             batch = self._queue[0].batch
             assert batch is not None, "what is queued is not committed"
-            if batches and size + len(batch.blob) > self.pieces.wave_bytes:
+            if batches and size + len(batch.blob) > self.limits.wave_bytes:
                 break
             placements.append(self._queue.popleft())
             batches.append(batch)
@@ -280,7 +295,8 @@ class Sequencer:
     # -- replication ----------------------------------------------------------------------------------------------
 
     def _pump(self) -> list[Effect]:
-        """Send every server what it has not been sent. Flights are few and adjacent, so looking at all is cheap."""
+        """Send every server the waves that it has not been sent. Flights are few and adjacent, so
+        scanning all is cheap."""
         if self.stopped is not None:
             return []
         effects: list[Effect] = []
@@ -294,7 +310,7 @@ class Sequencer:
         return effects
 
     def _back_off(self, server: NodeId, run: int) -> list[Effect]:
-        """Go back to what the server has accepted, after a pause; sending again is harmless."""
+        """Go back to the server's acknowledged offset after a pause. Sending again is harmless."""
         progress = self._progress[server]
         if progress.paused or progress.sealed or run != progress.run or self.stopped is not None:
             return []
@@ -302,7 +318,7 @@ class Sequencer:
         return [Resume(server)]
 
     def _commit(self) -> list[Effect]:
-        """Resolve, in order, what a majority has accepted."""
+        """Acknowledge, in order, the batches of all waves that a majority has accepted."""
         committed = committed_tail([progress.acked for progress in self._progress.values()], len(self._progress))
         if committed <= self.committed:
             return []
@@ -320,7 +336,8 @@ class Sequencer:
     # -- the end --------------------------------------------------------------------------------------------------
 
     def _saw_seal(self, server: NodeId) -> list[Effect]:
-        """One server is sealed: ask the others at once, rather than wait until appends fail one by one."""
+        """Note that one server is sealed. Ask the others at once, rather than wait until appends
+        fail one by one."""
         if self._progress[server].sealed:
             return []
         self._progress[server].sealed = True
@@ -329,7 +346,8 @@ class Sequencer:
         return [AskState(other) for other, progress in self._progress.items() if not progress.sealed]
 
     def stop(self, error: VirtualLogError) -> list[Effect]:
-        """Take no more, for good. What is pending may be in the log or not: its callers have to look below the final tail."""
+        """Accept no more batches, for good. Pending ones may be in the log or not: their callers
+        must look below the final tail."""
         self.stopped = error
         waiting = [placement for flight in self._flights for placement in flight.placements] + list(self._queue)
         tickets = [ticket for placement in waiting for ticket in placement.commit()]
@@ -343,8 +361,11 @@ class Sequencer:
         return [NativeResolve(ticket, error) for ticket in tickets]
 
     def _turned_away(self, batch: Batch) -> VirtualLogError:
-        """The error for a batch that comes after the end. It says that nothing is in the log only if that is so: this
-        may be the second copy of an offer, and its answer may arrive before the first one's."""
+        """Error for a batch that arrives after the end.
+
+        It says that nothing is in the log only if that is certain: this may be the second copy of
+        an offer, and its answer may arrive before the first one's.
+        """
         assert self.stopped is not None
         if not isinstance(self.stopped, SealedError):
             return self.stopped
@@ -352,6 +373,7 @@ class Sequencer:
 
 
 def _acknowledged(reply: NativeStored) -> int:
-    """What an accepted wave says about its server: all of this was durable there before any seal."""
+    """Offset below which everything was durable on the server before any seal, according to an
+    accepted wave."""
     assert reply.accepted
     return reply.local_tail

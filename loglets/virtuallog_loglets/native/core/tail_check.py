@@ -1,4 +1,5 @@
-"""check_tail: five states of a majority, two of them final. Delos, OSDI'20, figure 6.                             Pure.
+"""Tail check of a NativeLoglet: five states of a majority, two of them final. Delos, OSDI'20,
+figure 6.
 
     none sealed, tails differ --wait--> none sealed, all there          -> Open(X)
          |                    '-------> some sealed
@@ -7,11 +8,14 @@
 
 X covers every append that was acknowledged before the check began (`quorum.tail_to_cover`).
 
-Departure: **R2**. As published, the wait may end because the known tail reached X. But a known tail may come from
-somebody's repair *after* a seal whose tail was below X; then Open(X) would be a lie, and replicas would diverge. So
-when X is committed by hearsay only, a fresh majority has to say that it is not sealed (specs/delos.md, section 5.3).
-No such round is needed when a majority of servers said themselves, during this check, that they have X and are not
-sealed: any sealed majority shares a server with them, which was sealed later and has X.
+Tail first, seal bit second: a state has both from one moment, and R2 asks for the seal bits once more.
+
+Departure: **R2**. As published, the wait may end because the known tail reached X. But a known tail
+may come from another client's repair *after* a seal whose tail was below X. Then Open(X) would be
+false, and replicas would diverge. So if only a reported known tail says that X is committed, a
+fresh majority has to confirm that it is not sealed (specs/delos.md, section 5.3). No such round is
+needed if a majority of servers reported during this check that they have X and are not sealed: any
+sealed majority shares a server with them, which was sealed later and has X.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ from virtuallog_loglets.native.messages import NativeState, NativeStored
 
 
 class NativeQuestion(enum.Enum):
-    """What a server is asked in a round."""
+    """Kind of request that a round sends to the servers."""
 
     STATE = "state"
     SEAL = "seal"
@@ -42,15 +46,16 @@ class NativeQuestion(enum.Enum):
 
 @attrs.frozen
 class NativeAsk:
-    """Ask these servers, again and again until each answers, or until another round begins; pass on each `answer`."""
+    """Ask these servers until each answers or another round begins, and pass each answer to
+    `answer`."""
 
     round: int
     question: NativeQuestion
     servers: tuple[NodeId, ...]
     past: int = 0
-    """For WAIT: answer when the tail is past this."""
+    """For WAIT: answer when the tail is past this offset."""
     pause: bool = False
-    """Not at once: the servers have just been asked, and said what led nowhere."""
+    """True to pause first: the servers have just been asked, and their answers led nowhere."""
 
 
 @attrs.frozen
@@ -62,7 +67,7 @@ class NativeFinish:
 
 @attrs.frozen
 class GiveUp:
-    """It cannot be, until somebody acts."""
+    """The tail cannot be established without a reconfiguration."""
 
     error: VirtualLogError
 
@@ -81,17 +86,19 @@ class _Phase(enum.Enum):
 
 @attrs.define(eq=False)
 class NativeTailCheck:
-    """One check. Answers in, effects out; whatever concurrent repairs and seals do, it asks again rather than fails."""
+    """One tail check. Takes answers, returns effects. Concurrent repairs and seals make it ask
+    again, never fail."""
 
     config: NativeConfig
     known_tail: int = 0
-    """A hint which offsets are committed; grows with every answer. It says nothing about seals."""
+    """Hint below which offset everything is committed. It grows with every answer and says nothing
+    about seals."""
     round: int = attrs.field(default=0, init=False)
     phase: _Phase = attrs.field(default=_Phase.ASKING, init=False)
     _answers: dict[NodeId, NativeState] = attrs.field(factory=dict, init=False)
-    """The latest of each server in this round."""
+    """Latest answer of each server in this round."""
     _target: int = attrs.field(default=0, init=False)
-    """X, once there is one."""
+    """X; 0 until it is established."""
     _repair: repair.SuffixRepair | None = attrs.field(default=None, init=False)
 
     # -- events ---------------------------------------------------------------------------------------------------
@@ -100,7 +107,7 @@ class NativeTailCheck:
         return self._ask(_Phase.ASKING, NativeQuestion.STATE)
 
     def answer(self, round_number: int, server: NodeId, state: NativeState) -> list[Effect]:
-        """A server has answered a question of that round; those of earlier rounds are too old to count."""
+        """Take in a server's answer of that round. Answers of earlier rounds are too old to count."""
         self.known_tail = max(self.known_tail, state.known_tail)
         if round_number != self.round:
             return []
@@ -118,24 +125,26 @@ class NativeTailCheck:
                 return []
 
     def waited_long(self) -> list[Effect]:
-        """The tails still differ, so the sequencer is gone or cut off; its successor will begin with a seal."""
+        """Give up: the tails still differ, so the sequencer is dead or cut off. Its successor will
+        begin with a seal."""
         if self.phase is not _Phase.WAITING:
             return []
         self.phase = _Phase.DONE
         return [GiveUp(ReconfigurationNeededError("entries in flight stay uncommitted: the sequencer seems dead"))]
 
     def fetched(self, holder: NodeId, waves: Sequence[Wave]) -> list[Effect]:
-        """What `Fetch` brought; nothing if it failed."""
+        """Take in the result of a `Fetch`; `waves` is empty if it failed."""
         return self._follow(self._repair.fetched(holder, waves)) if self._repair else []
 
     def completed(self, target: NodeId, reply: NativeStored | None) -> list[Effect]:
-        """What became of a `Complete`; None if it failed."""
+        """Take in the result of a `Complete`; `reply` is None if it failed."""
         return self._follow(self._repair.completed(target, reply)) if self._repair else []
 
     # -- none sealed ----------------------------------------------------------------------------------------------
 
     def _judge(self) -> list[Effect]:
-        """In which of the five states are those who answered? Nothing to do: none sealed, and not all there yet."""
+        """Decide by the state of the servers that answered. No effects if none is sealed and the
+        tails still differ."""
         answers = list(self._answers.values())
         if any(state.sealed for state in answers):
             return self._ask(_Phase.SEALING, NativeQuestion.SEAL)
@@ -151,19 +160,22 @@ class NativeTailCheck:
         return []
 
     def _wait_for_target(self) -> list[Effect]:
-        """The sequencer is about to complete what some have and others lack. The answers stay valid: they only grow."""
+        """Wait for the sequencer, which is about to complete what some servers have and others
+        lack. Answers stay valid: tails only grow."""
         self.phase = _Phase.WAITING
         self.round += 1
         return [NativeAsk(self.round, NativeQuestion.WAIT, self.config.servers, self._target - 1)]
 
     def _wait(self, server: NodeId) -> list[Effect]:
-        """It answered because its time was up, or too many wait there, or its tail is there and others' are not."""
+        """Ask a server to wait again. It answered because its time was up, because too many clients
+        wait there, or because its tail is there and others' are not."""
         if self._answers[server].local_tail >= self._target:
             return []
         return [NativeAsk(self.round, NativeQuestion.WAIT, (server,), self._target - 1, pause=True)]
 
     def _check_unsealed_again(self) -> list[Effect]:
-        """The R2 round: begun after the target was reached, answered by a majority, nobody sealed."""
+        """Begin the R2 round (tail first, seal bit second): after the target was reached, a majority must
+        say that it is not sealed."""
         return self._ask(_Phase.CONFIRMING, NativeQuestion.STATE)
 
     def _confirm(self) -> list[Effect]:
@@ -174,10 +186,11 @@ class NativeTailCheck:
     # -- sealed ---------------------------------------------------------------------------------------------------
 
     def _judge_sealed(self) -> list[Effect]:
-        """A majority is sealed. Repair what is missing below the tail, unless nothing is."""
+        """Judge a sealed majority. Repair what is missing below the tail, unless nothing is."""
         assert all(state.sealed for state in self._answers.values()), "a Seal is answered by a sealed server"
         tails = [state.local_tail for state in self._answers.values()]
-        # Copies of a loglet that was moved after all of it had been trimmed are empty: what is committed is known by the trim alone.
+        # Copies of a loglet that was moved after all of it had been trimmed are empty: only the
+        # trim tells what is committed.
         self._target = max(tail_to_cover(tails, len(self.config.servers)), self.known_tail)
         if self.known_tail == self._target:  # committed, though perhaps on servers that did not answer
             return self._finish(Sealed(self._target))
@@ -201,14 +214,14 @@ class NativeTailCheck:
     # -- both -----------------------------------------------------------------------------------------------------
 
     def _ask(self, phase: _Phase, question: NativeQuestion, *, pause: bool = False) -> list[Effect]:
-        """A new round: answers to earlier ones no longer count."""
+        """Begin a new round: answers to earlier ones no longer count."""
         self.phase, self._repair = phase, None
         self.round += 1
         self._answers.clear()
         return [NativeAsk(self.round, question, self.config.servers, pause=pause)]
 
     def _finish(self, tail: Tail) -> list[Effect]:
-        """What was established is committed, wherever the knowledge came from."""
+        """Finish with a tail. Everything below it is committed, wherever the knowledge came from."""
         self.phase = _Phase.DONE
         self.known_tail = max(self.known_tail, tail.tail)
         return [NativeFinish(tail)]

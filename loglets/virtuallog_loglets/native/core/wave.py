@@ -1,8 +1,9 @@
-"""A wave: consecutive batches that the sequencer ordered together, as one blob.
+"""Wave: consecutive batches that the sequencer ordered together, as one blob.
 
-It is built once, by the sequencer, and then sent, stored, repaired and read without being parsed; it is the unit of
-commit, repair and storage. Wave boundaries are the same on all servers, so two waves of one loglet either are the
-same or do not overlap. A wave names its loglet, so that it cannot be stored or repaired into another one.
+The sequencer builds it once. It is then sent, stored, repaired and read without being parsed. It is
+the unit of commit, repair and storage. Wave boundaries are the same on all servers, so two waves of
+one loglet either are the same or do not overlap. A wave names its loglet, so that it cannot be
+stored or repaired into another one.
 
 Durable format, version 1, little-endian (also the wire format; it never changes once released):
 
@@ -11,7 +12,8 @@ Durable format, version 1, little-endian (also the wire format; it never changes
     (entries u32, bytes u32) x batches
     batches, back to back
 
-`known tail` is what was committed when the wave was built, so that a log that is replayed knows it nearly exactly.
+`known tail` is what was committed when the wave was built, so a replayed log knows its tail nearly
+exactly.
 """
 
 from __future__ import annotations
@@ -36,9 +38,10 @@ _MAGIC: Final = b"VW"
 _VERSION: Final = 1
 
 
-@attrs.define(eq=False, kw_only=True)  # not frozen: made for every store, and frozen classes take twice as long to make
+# not frozen: made for every store, and frozen classes take twice as long to make
+@attrs.define(eq=False, kw_only=True)
 class Wave:
-    """A wave with its header opened. Two waves are the same when their checksums are."""
+    """A wave with its header decoded. Two waves are the same if their checksums are equal."""
 
     blob: bytes = attrs.field(repr=False)
     checksum: int
@@ -56,10 +59,10 @@ class Wave:
         return self.first + self.entries
 
     def placed(self) -> Iterator[PlacedBatch]:
-        """The batches at their offsets.
+        """Batches at their offsets.
 
         Raises:
-            MalformedError, CorruptionError: what lies inside is not what the header says.
+            MalformedError, CorruptionError: the content contradicts the header.
         """
         table = struct.unpack_from(f"<{2 * self.batches}I", self.blob, _TABLE)
         at, place = _TABLE + 8 * self.batches, self.first
@@ -74,7 +77,7 @@ class Wave:
 
 
 def build(*, segment: SegmentId, first: int, known_tail: int, time_ms: int, batches: Sequence[Batch]) -> Wave:
-    """Order `batches` from `first` on."""
+    """Build the wave that places `batches` from offset `first` on."""
     entries = sum(batch.count for batch in batches)
     header = _HEADER.pack(segment.version, segment.attempt, first, known_tail, time_ms, entries, len(batches))
     table = struct.pack(f"<{2 * len(batches)}I", *(n for batch in batches for n in (batch.count, len(batch.blob))))
@@ -90,7 +93,8 @@ def build(*, segment: SegmentId, first: int, known_tail: int, time_ms: int, batc
 
 
 def parse_untrusted(blob: bytes) -> Wave:
-    """Check a wave from the network or a disk and open its header; batches are cut out and checked by `placed`.
+    """Check a wave from the network or a disk and decode its header. `placed` cuts out and checks
+    the batches.
 
     Raises:
         MalformedError: not a wave, or one of a later version.

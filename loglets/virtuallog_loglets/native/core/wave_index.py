@@ -1,7 +1,9 @@
-"""Where the waves of one loglet lie in a LogServer's WAL: 24 bytes a wave, in memory, rebuilt when the WAL is replayed.
+"""Addresses of one loglet's waves in a log server's WAL, in memory: 24 bytes per wave, rebuilt by
+replay.
 
-All of it stays in memory: a store must know at once whether its wave is there already, a read where it is. Ten million
-waves of one entry each are 240 MB; in waves of a hundred, as many entries are 2.4 MB.
+All of it stays in memory: a store must know at once whether its wave is already stored, and a read
+where it is. Ten million waves of one entry each take 240 MB; in waves of a hundred, as many entries
+take 2.4 MB.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ ENTRY_BYTES: Final = 24
 
 @attrs.define(eq=False)
 class WaveIndex:
-    """Ascending, and it may have gaps: waves that were committed elsewhere before this server was offered them."""
+    """Ascending index of waves. It may have gaps: waves committed elsewhere before this server was
+    offered them."""
 
     _firsts: array[int] = attrs.field(factory=lambda: array("q"))
     _entries: array[int] = attrs.field(factory=lambda: array("I"))
@@ -34,16 +37,16 @@ class WaveIndex:
         return len(self._firsts)
 
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
-        """(first offset, entries, checksum) of each wave, for whoever compares servers."""
+        """(first offset, entries, checksum) of each wave, for tools that compare servers."""
         return zip(self._firsts, self._entries, self._checksums, strict=True)
 
     @property
     def lowest_address(self) -> Address | None:
-        """Of the first wave; None if there is none."""
+        """Address of the first wave; None if there is none."""
         return Address(self._addresses[0]) if self._addresses else None
 
     def add(self, wave: Wave, address: Address) -> None:
-        """Behind all others."""
+        """Add a wave behind all others."""
         assert not self._firsts or wave.first >= self._stop(-1)
         self._firsts.append(wave.first)
         self._entries.append(wave.entries)
@@ -51,7 +54,8 @@ class WaveIndex:
         self._addresses.append(address)
 
     def conflicts(self, wave: Wave) -> bool:
-        """Whether a *different* wave is stored over any of the same offsets. Impossible, unless somebody is broken."""
+        """True if a *different* wave is stored over any of the same offsets. Only a broken
+        component can cause that."""
         index = bisect_right(self._firsts, wave.first) - 1
         if index >= 0 and self._firsts[index] == wave.first:
             return self._checksums[index] != wave.checksum
@@ -60,7 +64,7 @@ class WaveIndex:
         return overlaps_before or overlaps_after
 
     def find(self, start: int, stop: int, count_max: int) -> list[Address]:
-        """Addresses of consecutive waves, the first of which holds `start`, the last begins below `stop`."""
+        """Addresses of consecutive waves. The first holds `start`, the last begins below `stop`."""
         index = bisect_right(self._firsts, start) - 1
         found: list[Address] = []
         while 0 <= index < len(self._firsts) and self._holds(index, start) and start < stop and len(found) < count_max:
@@ -78,35 +82,35 @@ class WaveIndex:
             del column[:count]
 
     def part(self, first: Address, stop: Address) -> WaveIndex:
-        """A copy of what lies at the addresses [first, stop)."""
+        """Copy of the entries whose addresses are in [first, stop)."""
         low, high = bisect_left(self._addresses, first), bisect_left(self._addresses, stop)
         return WaveIndex(*(column[low:high] for column in self._columns))
 
     def follows(self, other: WaveIndex) -> bool:
-        """Whether all of this lies behind all of `other`."""
+        """True if all of this lies behind all of `other`."""
         return not self._firsts or not other._firsts or self._firsts[0] >= other._stop(-1)
 
     def extend(self, part: WaveIndex) -> None:
-        """Take in a part that follows."""
+        """Append a part that follows."""
         assert part.follows(self)
         for mine, added in zip(self._columns, part._columns, strict=True):
             mine.extend(added)
 
     @property
     def stop(self) -> int:
-        """One past the last offset; 0 if there is nothing."""
+        """One past the last offset; 0 if the index is empty."""
         return self._stop(-1) if self._firsts else 0
 
     def encode(self) -> bytes:
-        """The four columns, one after the other, little-endian: `ENTRY_BYTES` a wave."""
+        """The four columns, one after the other, little-endian: `ENTRY_BYTES` per wave."""
         return b"".join(_little_endian(column[:]).tobytes() for column in self._columns)
 
     @classmethod
     def decode_untrusted(cls, image: bytes) -> WaveIndex:
-        """What `encode` gave.
+        """Decode an image made by `encode`.
 
         Raises:
-            MalformedError: it cannot be that.
+            MalformedError: the image cannot be one.
         """
         count, rest = divmod(len(image), ENTRY_BYTES)
         if rest:
@@ -130,7 +134,7 @@ class WaveIndex:
 
 
 def _little_endian(column: array[int]) -> array[int]:
-    """Turn a column from this machine's order of bytes into that of the format, or back."""
+    """Convert a column from this machine's byte order to the format's little-endian, or back."""
     if sys.byteorder == "big":
         column.byteswap()
     return column

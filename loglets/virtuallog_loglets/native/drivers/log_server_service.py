@@ -1,4 +1,7 @@
-"""Runs a `LogServer` on a node: requests in, the WAL beneath. No task per request; reads have a few of their own."""
+"""Service of a log server on a node: runs a `LogServer` over the network and a WAL.
+
+It has no task per request. Reads have a few tasks of their own.
+"""
 
 from __future__ import annotations
 
@@ -59,11 +62,11 @@ from virtuallog_loglets.wal.scrub import scrub
 
 TICK_SECONDS: Final = 0.5
 READERS: Final = 4
-"""Reads at the disk at a time."""
+"""Most reads at the disk at a time."""
 READS_MAX: Final = 256
-"""Reads that may queue behind them; more are told to come back."""
+"""Most reads that queue behind them; later ones are refused with a request to come back."""
 READ_BYTES_MAX: Final = 8 << 20
-"""Of one answer, whatever its asker would take; one wave may be larger."""
+"""Most bytes in one answer, even if the client would take more. A single larger wave may exceed it."""
 STORAGE: Final = "native"
 
 log = structlog.get_logger(__name__)
@@ -80,26 +83,26 @@ _DURABLE: Final[dict[type[Change], CrashPoint]] = {
         "native: loglets that the chain does not name are durably gone, nobody has been told", rare=True
     ),
 }
-"""By the first change of an entry: what an answer rests on. No answer rests on a snapshot."""
+"""Crash points by the first change of an entry on which an answer rests. No answer rests on a snapshot."""
 _DROPPING = CrashPoint("native: a LogServer needs no old waves, its WAL still has them")
 
 
 @attrs.define(eq=False)
 class LogServerService:
-    """The LogServer of one node."""
+    """The log server of one node."""
 
     core: LogServer
     _wal: WriteAheadLog
     _environment: NodeEnvironment
     _waiting: trio.Event = attrs.field(factory=trio.Event, init=False)
     _forgetting: list[Done] = attrs.field(factory=list, init=False)
-    """Whoever waits in `forget`: not a task of this role, so its end does not end the wait."""
+    """Callers that wait in `forget`. They are no tasks of this role, so its end does not end their wait."""
     _reads: trio.MemorySendChannel[tuple[NativeReadWaves, Done]] = attrs.field(init=False)
     _meter: LogServerMetrics = attrs.field(factory=LogServerMetrics, init=False)
 
     @classmethod
     async def start(cls, environment: NodeEnvironment, settings: WalSettings) -> LogServerService:
-        """Replay the WAL; ready for requests on return.
+        """Replay the WAL. The service is ready for requests on return.
 
         Raises:
             CorruptionError, MalformedError, StorageError: this copy cannot be trusted.
@@ -128,10 +131,11 @@ class LogServerService:
         return {**stepped, NativeGetState: self._tell_state, NativeReadWaves: self._read_soon}
 
     async def forget(self, lowest_live_version: int) -> None:
-        """See `LogServer.forget`; returns once it is durable. Cancelling the wait does not undo it.
+        """Drop loglets as `LogServer.forget` does. Returns once it is durable. Cancelling the wait
+        does not undo it.
 
         Raises:
-            UnavailableError: this role was closed meanwhile; whether it is durable is unknown.
+            UnavailableError: this role was closed meanwhile; it may or may not be durable.
             StorageError: the disk failed.
         """
         await self._durably(partial(self.core.forget, lowest_live_version))
@@ -168,7 +172,8 @@ class LogServerService:
         self._step(request, partial(_told_full, done) if self._wal.full else done)
 
     def _persisted(self, entry: PendingWrite, since: float, outcome: Sequence[Address] | VirtualLogError) -> None:
-        """The WAL calls back, and expects no error. Only a process that dies at a crash point raises here, in tests."""
+        """Take the callback of the WAL, which expects no error. Only a process that dies at a crash
+        point raises here, in tests."""
         if isinstance(outcome, VirtualLogError):
             self._guard(lambda: self.core.failed(entry, outcome))
         else:
@@ -180,7 +185,8 @@ class LogServerService:
             self._guard(lambda: self.core.persisted(entry, outcome))
 
     def _guard(self, step: Callable[[], list[Effect]]) -> None:
-        """A broken invariant ends this role; it must not end the connection or the WAL that happened to call."""
+        """Run a step. A broken invariant ends this role, but not the connection or the WAL that
+        happened to call."""
         try:
             self._perform(step())
         except AssertionError as error:
@@ -207,7 +213,7 @@ class LogServerService:
     # -- tasks ----------------------------------------------------------------------------------------------------
 
     async def _run_wal(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Everything queued when the disk fails is answered with its error, by the WAL."""
+        """Run the WAL. If the disk fails, the WAL answers everything queued with the error."""
         try:
             await self._wal.run(self.core.durable.snapshot, task_status=task_status)
         except VirtualLogError as error:
@@ -217,12 +223,13 @@ class LogServerService:
                 done(UnavailableError("this LogServer has been closed"))
 
     async def _run_scrub(self) -> None:
-        """Rot that nobody happens to read ends this role as rot found at the start does: others have copies, yet."""
+        """Scrub the WAL. Rot in parts that no client reads ends this role as rot found at the start
+        does: other servers still have copies."""
         try:
             await scrub(self._wal, self._environment.clock)
         except (CorruptionError, MalformedError) as error:
             self._environment.fail(error)
-        except StorageError as error:  # a read that fails is told to who reads; what cannot be read may be whole
+        except StorageError as error:  # a failed read is reported to its reader; unreadable data may be whole
             log.warning("closed segments are not checked any more", reason=str(error))
 
     async def _run_ticks(self) -> None:
@@ -250,10 +257,10 @@ class LogServerService:
             done(outcome)
 
     async def _read(self, request: NativeReadWaves) -> NativeWaves:
-        """What is here, up to the first wave that is damaged or was trimmed meanwhile.
+        """Read what is here, up to the first wave that is damaged or was trimmed meanwhile.
 
         Raises:
-            CorruptionError: the very first one is damaged: ask for another copy.
+            CorruptionError: the very first wave is damaged: ask for another copy.
         """
         blobs: list[bytes] = []
         started = self._environment.clock.monotonic()
@@ -276,5 +283,5 @@ class LogServerService:
 
 
 def _told_full(done: Done, outcome: Outcome[NativeState]) -> None:
-    """Whether there is room is the WAL's to know, not the core's."""
+    """Answer with `full` set: the WAL, not the core, knows that there is no room."""
     done(attrs.evolve(outcome, full=True) if isinstance(outcome, NativeState) else outcome)

@@ -1,21 +1,23 @@
-"""Re-replication: brings a server that is new in the set of a closed loglet up to the loglet's stop.
+"""Re-replication: rebuilds a lost copy of a closed loglet on a server that is new in its set.
 
     seal the newcomer --> fetch a piece from any former server, repair it into the newcomer, ... --> read all back
                       --> say that it is whole --> trim it
 
-Delos, OSDI'20, section 3.2: a sealed segment is rebuilt by `reconfigModify`, and the tail is not disturbed. The loglet
-keeps its id and its waves their bytes, so what is copied is what a repair copies, by the same request: two copiers do no
-harm to each other, one that dies leaves a beginning that the next one continues, and a wave that is cut, damaged or of
-another loglet is refused by the server itself.
+Delos, OSDI'20, section 3.2: a sealed segment is rebuilt by `reconfigModify`, and the tail is not
+disturbed. The loglet keeps its id and its waves their bytes. So the copy uses the same request as a
+repair. Two concurrent copiers do no harm, and one that dies leaves a beginning that the next one
+continues. The server itself refuses a wave that is cut, damaged or of another loglet.
 
-Nobody counts on the newcomer before the chain names it. By then it has every wave between the trim point and the stop, so
-whatever a majority of the former servers had, a majority of the new ones has. It is sealed first: a majority of the new
-servers refuses stores of a sequencer that still thinks of the former ones.
+No client counts on the newcomer before the chain names it. By then it has every wave between the
+trim point and the stop. So whatever a majority of the former servers had, a majority of the new
+ones has. It is sealed first: then a majority of the new servers refuses stores of a sequencer that
+still uses the former ones.
 
-The chain may name a newcomer all the time, if it has lost its disk. It speaks for the loglet, and takes anything but our
-repairs, only once it is told that the copy is whole; not before is it sealed (`LogServer`).
+If a server of the set has lost its disk, the chain names the newcomer all the time. It speaks for
+the loglet, and takes requests other than these repairs, only once the request says that the copy is
+whole. Until then it is not sealed (`LogServer`).
 
-One piece is under way at a time, whatever the size of the loglet.
+One piece is in flight at a time, so memory does not depend on the size of the loglet.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ from virtuallog_loglets.native.messages import (
 )
 
 ANSWER_SECONDS: Final = 5.0
-"""For one piece: some MiB through a disk that has appends to sync as well."""
+"""Time limit for one piece, in seconds: some MiB through a disk that has appends to sync as well."""
 
 _BEGUN = CrashPoint("rebuild: a newcomer is told of its copy, nothing is in it", rare=True)
 _PIECE = CrashPoint("rebuild: one piece more is on a newcomer, the chain does not name it", rare=True)
@@ -54,19 +56,19 @@ _COPIED = CrashPoint("rebuild: a newcomer has everything, it has not been read b
 
 @attrs.define(eq=False)
 class NativeRereplication:
-    """One loglet, one newcomer."""
+    """Copy of one loglet to one newcomer."""
 
     loglet: SegmentId
     sources: Sequence[NodeId]
-    """The former servers; any of them may be dead."""
+    """Former servers; any of them may be dead."""
     newcomer: NodeId
     stop: int
     environment: Environment
-    pieces: TransferLimits
+    limits: TransferLimits
     pace: Pace
 
     async def run(self) -> None:
-        """See `ReplicatedProvider.replicate`. Cancelling it leaves what has been copied."""
+        """Copy everything (see `ReplicatedProvider.replicate`). Cancelling it leaves what has been copied."""
         trim = await self._trim_point()
         state = await self._ask(self.newcomer, NativeSeal(segment=self.loglet, rebuilds=True))
         _BEGUN.reached()
@@ -85,13 +87,14 @@ class NativeRereplication:
             await self._ask(self.newcomer, NativeTrim(segment=self.loglet, offset=trim, known_tail=self.stop))
 
     async def _trim_point(self) -> int:
-        """Below, servers may have nothing any more. The highest that any of them knows: a trim may have reached few."""
+        """Highest trim point that any former server knows. Below it they may have nothing; a trim
+        may have reached few."""
         points: list[int] = []
         for server in self.sources:
             try:
                 points.append((await self._ask(server, NativeGetState(segment=self.loglet))).trim)
             except SealedError:
-                raise  # dropped: the chain has moved on without us
+                raise  # dropped: the chain has moved on without this loglet
             except VirtualLogError:
                 continue
         if not points:
@@ -99,7 +102,8 @@ class NativeRereplication:
         return max(points)
 
     async def _verify(self, start: int) -> None:
-        """A server may have a hole: when it lagged it took waves that came after what others had committed. So look."""
+        """Read the whole copy back. A server that lagged may have a hole: it took waves after what
+        others had committed."""
         at = start
         while at < self.stop:
             found = await self._fetch((self.newcomer,), at)
@@ -108,12 +112,13 @@ class NativeRereplication:
             at = found[-1].stop
 
     async def _fetch(self, servers: Sequence[NodeId], at: int) -> list[Wave]:
-        """The next waves from `at` on, with checksums that are right; none, if all have answered and nobody has them.
+        """Fetch the next waves from `at`, with valid checksums. Returns [] if all servers answered
+        and none has them.
 
         Raises:
             UnavailableError: a server that may have them did not answer.
         """
-        request = NativeReadWaves(segment=self.loglet, start=at, stop=self.stop, max_bytes=self.pieces.repair_bytes)
+        request = NativeReadWaves(segment=self.loglet, start=at, stop=self.stop, max_bytes=self.limits.repair_bytes)
         unheard: VirtualLogError | None = None
         for server in servers:
             try:
@@ -131,13 +136,21 @@ class NativeRereplication:
         return []
 
     def _usable(self, waves: Sequence[Wave], at: int) -> list[Wave]:
-        """Those from `at` on, without a gap, that begin below the stop. The last one may reach past it: who made the loglet a part of
-        his own ends where another part does. It is committed like all that begins below a tail that was checked, as waves
-        are committed whole."""
+        """Waves from `at`, without a gap, that begin below the stop. The last one may reach past
+        it.
+
+        A caller that makes the loglet a part of a larger one ends it where another part ends. The
+        last wave is committed like all that begins below a checked tail, because waves are
+        committed whole.
+        """
         return repairable([wave for wave in waves if wave.first < self.stop], at, POSITION_MAX)
 
     async def _store(self, found: Sequence[Wave]) -> None:
-        """Everything below the stop is committed, as the segment is closed; but nothing is skipped here, only trimmed."""
+        """Store waves on the newcomer.
+
+        Everything below the stop is committed, as the segment is closed. But nothing is skipped
+        here, only trimmed: so the known tail of the request is the first offset.
+        """
         blobs, first = tuple(wave.blob for wave in found), found[0].first
         request = NativeRepair(segment=self.loglet, waves=blobs, known_tail=first, rebuilds=True)
         reply = await self.environment.services.call(self.newcomer, request, ANSWER_SECONDS)

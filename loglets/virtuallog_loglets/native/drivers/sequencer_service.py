@@ -1,8 +1,11 @@
-"""Runs the sequencers of a node.
+"""Service of the sequencers of a node: creates them and runs them over the network.
 
-A sequencer never restarts in place: a second incarnation could give a used offset to another batch, and a repair
-would then be unsafe. Three things hold that: the decided config names one boot of one node; a node makes the sequencer
-of a segment at most once per process, also if the role begins anew in it; what it made it keeps until the segment is dropped, stopped or not.
+A sequencer never restarts in place: a second incarnation could give a used offset to another batch,
+and a repair would then be unsafe. Three things ensure that:
+* The decided config names one boot of one node.
+* A node makes the sequencer of a segment at most once per process, also if the role begins anew in
+  it.
+* It keeps a sequencer, stopped or not, until the segment is dropped.
 """
 
 from __future__ import annotations
@@ -32,14 +35,16 @@ from virtuallog_loglets.native.messages import NativeAppend, NativeGetState, Nat
 from virtuallog_loglets.native.metrics import SequencerMetrics, WaveTimes
 
 STORE_SECONDS: Final = 3.0
-"""After this a wave is sent again. A disk that stalls for longer only gets the same wave twice."""
+"""Time in seconds after which a wave is sent again. A disk that stalls for longer only gets the
+same wave twice."""
 ASK_SECONDS: Final = 1.0
 RESUME_SECONDS: Final = 0.05
-"""Between a failed store and the next attempt."""
+"""Pause in seconds between a failed store and the next attempt."""
 EARLY_MAX: Final = 256
-"""Appends that wait while the chain is asked whether there is a sequencer here."""
+"""Most appends that wait while the chain is asked if there is a sequencer here."""
 EARLY_SEGMENTS_MAX: Final = 128
-"""Loglets that the chain is asked about at a time. One segment is open, of 64 stripes perhaps; more are made up."""
+"""Most loglets that the chain is asked about at a time. One segment is open, of 64 stripes perhaps;
+further ids are made up."""
 
 _MADE = CrashPoint("native: a sequencer is made, nothing is ordered")
 _SENT = CrashPoint("native: a wave has left for one LogServer more")
@@ -53,7 +58,7 @@ class SequencerService:
     """All sequencers of one node, running and stopped."""
 
     _environment: NodeEnvironment
-    _pieces: TransferLimits = attrs.field(factory=TransferLimits)
+    _limits: TransferLimits = attrs.field(factory=TransferLimits)
     _running: dict[SegmentId, SequencerDriver] = attrs.field(factory=dict, init=False)
     _early: dict[SegmentId, _Early] = attrs.field(factory=dict, init=False)
     """Appends that came before their sequencer was made."""
@@ -61,7 +66,8 @@ class SequencerService:
     _meter: SequencerMetrics = attrs.field(factory=SequencerMetrics, init=False)
 
     def begin_anew(self, environment: NodeEnvironment) -> None:
-        """The role is opened anew in the same process, and its former tasks have ended: what ran there is kept, stopped."""
+        """Open the role anew in the same process, after its former tasks have ended. What ran there
+        is kept, stopped."""
         self._environment = environment
         self._early.clear()
         for segment, former in self._running.items():
@@ -79,13 +85,14 @@ class SequencerService:
         return {NativeAppend: self._append}
 
     def forget(self, lowest_live_version: int) -> None:
-        """Drop what belongs to earlier versions; none of it is made again."""
+        """Drop sequencers of versions below `lowest_live_version`; none of them is made again."""
         self._lowest_live_version = max(self._lowest_live_version, lowest_live_version)
         for segment in [segment for segment in self._running if self._is_dropped(segment)]:
             self._running.pop(segment).stop(SealedError(f"loglet {segment} has been dropped"))
 
     def sweep_loglets(self, horizon: int, live: Collection[SegmentId]) -> None:
-        """Drop what belongs to versions up to `horizon`, but for `live`. Should one be asked for again, the chain knows."""
+        """Drop sequencers of versions up to `horizon`, except `live`. If one is requested again,
+        the chain decides."""
         for segment in [s for s in self._running if s.version <= horizon and s not in live]:
             self._running.pop(segment).stop(SealedError(f"loglet {segment} has been dropped"))
 
@@ -107,7 +114,8 @@ class SequencerService:
             done(OverloadedError("the sequencer is not ready yet"))
 
     async def _make(self, segment: SegmentId) -> None:
-        """Make the sequencer if the decided chain says so. In a service task, as callers may give up meanwhile."""
+        """Make the sequencer if the decided chain says so. Runs in a service task, as callers may
+        give up meanwhile."""
         try:
             _, encoded = await self._environment.segment_config(segment)
             config = decode_untrusted(encoded)
@@ -119,7 +127,7 @@ class SequencerService:
                 done(error)
             return
         assert segment not in self._running, "a sequencer never restarts in place"
-        core = Sequencer(segment, config, self._pieces)
+        core = Sequencer(segment, config, self._limits)
         running = self._running[segment] = SequencerDriver(core, self._environment, self._meter)
         self._meter.made.value += 1
         self._environment.nursery.start_soon(running.run)
@@ -129,7 +137,7 @@ class SequencerService:
 
 
 def _check_incarnation(config: NativeConfig, environment: NodeEnvironment) -> None:
-    """Only the process that the config means may order entries.
+    """Check that this process is the one that the config names: only it may order entries.
 
     Raises:
         ReconfigurationNeededError: it has been restarted since, or it is another node.
@@ -143,8 +151,11 @@ def _check_incarnation(config: NativeConfig, environment: NodeEnvironment) -> No
 
 @attrs.define(eq=False)
 class SequencerDriver:
-    """One sequencer at work. Appends are collected during a scheduler turn; `run` makes waves of them once per turn. A
-    lone batch leaves at once."""
+    """Driver of one sequencer.
+
+    Appends are collected during a scheduler turn, and `run` makes waves of them once per turn. A
+    lone batch leaves at once.
+    """
 
     _core: Sequencer
     _environment: NodeEnvironment
@@ -152,18 +163,19 @@ class SequencerDriver:
     _times: WaveTimes = attrs.field(init=False)
     _offered: trio.Event = attrs.field(factory=trio.Event, init=False)
     _abandoned: bool = attrs.field(default=False, init=False)
-    """The role has been closed, and its nursery with it: answers that are still on their way concern nobody."""
+    """True once the role and its nursery have been closed: outstanding answers are ignored."""
 
     def __attrs_post_init__(self) -> None:
         self._times = WaveTimes(self._meter, self._environment.clock.monotonic())
 
     @property
     def core(self) -> Sequencer:
-        """For who looks inside."""
+        """The core, for tools that inspect it."""
         return self._core
 
     def append(self, request: NativeAppend, done: Done) -> None:
-        """A handler: returns at once. What it has ordered is replicated, whether or not the caller still waits."""
+        """Handle an append; returns at once. An ordered batch is replicated even if the caller no
+        longer waits."""
         try:
             batch = Batch.parse_untrusted(request.batch)
         except VirtualLogError as error:  # damaged on its way: nothing here is corrupt
@@ -180,11 +192,11 @@ class SequencerDriver:
             self._guard(lambda: self._core.turn(self._now_ms()))
 
     def stop(self, error: VirtualLogError) -> None:
-        """Fail whatever is pending; its outcome is unknown."""
+        """Fail all pending appends; their outcome is unknown."""
         self._guard(lambda: self._core.stop(error))
 
     async def run(self) -> None:
-        """Until the loglet is sealed."""
+        """Run until the loglet is sealed."""
         try:
             while self._core.stopped is None:
                 await self._offered.wait()
@@ -198,7 +210,7 @@ class SequencerDriver:
         return max(0, int(self._environment.clock.wall() * 1000))
 
     def _guard(self, step: Callable[[], list[Effect]]) -> None:
-        """A broken invariant ends this role; it must not end the connection that happened to call."""
+        """Run a step. A broken invariant ends this role, but not the connection that happened to call."""
         if self._abandoned:
             return
         try:

@@ -1,4 +1,4 @@
-"""Runs one `NativeTailCheck` over the network."""
+"""Driver of one `NativeTailCheck` over the network."""
 
 from __future__ import annotations
 
@@ -36,14 +36,15 @@ from virtuallog_loglets.native.messages import (
 )
 
 ASK_SECONDS: Final = 0.5
-"""A server that is well answers a question within a sync or two; after this the question is asked again."""
+"""Time limit for a question, in seconds; then it is asked again. A healthy server answers within a
+sync or two."""
 WAIT_SECONDS: Final = 4.0
-"""Longer than a LogServer keeps a `NativeWaitTail` parked."""
+"""Time limit for a wait, in seconds: longer than a log server keeps a `NativeWaitTail` parked."""
 REPAIR_SECONDS: Final = 2.0
 SETTLE_SECONDS: Final = 2.0
-"""How long the sequencer may take to complete what is in flight, before it is taken for dead."""
+"""Time in seconds that the sequencer may take to complete what is in flight, before it is taken for dead."""
 CHECK_SECONDS: Final = 10.0
-"""A check that takes longer is given up; a restart of a server or an election of its leader takes less."""
+"""Time limit for a whole check, in seconds. A restart of a server or an election of its leader takes less."""
 
 _REPAIRING = CrashPoint("native: a repair has left for one LogServer more", rare=True)
 _ESTABLISHED = CrashPoint("native: the tail of a sealed loglet is established, nobody has been told")
@@ -51,21 +52,22 @@ _ESTABLISHED = CrashPoint("native: the tail of a sealed loglet is established, n
 
 @attrs.define(eq=False)
 class NativeTailCheckDriver:
-    """One run. Cancelling it leaves nothing behind but what servers have been told: a seal, a part of a repair."""
+    """One run of a tail check. Cancelling it leaves only requests that were already sent: a seal, a
+    part of a repair."""
 
     _segment: SegmentId
     _core: NativeTailCheck
     _environment: Environment
-    _pieces: TransferLimits
-    _courier: QuorumCall = attrs.field(init=False)
+    _limits: TransferLimits
+    _call: QuorumCall = attrs.field(init=False)
     _result: Tail | VirtualLogError | None = attrs.field(default=None, init=False)
     _settled_by: float | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._courier = QuorumCall(self._environment)
+        self._call = QuorumCall(self._environment)
 
     async def run(self) -> Tail:
-        """The tail.
+        """Run the check and return the tail.
 
         Raises:
             UnavailableError: not enough servers answered.
@@ -83,11 +85,11 @@ class NativeTailCheckDriver:
     async def _advance(self, deadline: float) -> None:
         clock = self._environment.clock
         until = deadline if self._settled_by is None else min(deadline, self._settled_by)
-        answer = await self._courier.receive(until - clock.monotonic())
+        answer = await self._call.receive(until - clock.monotonic())
         if answer is not None:
             self._perform(self._take(answer))
         elif clock.monotonic() >= deadline:
-            self._result = self._courier.unavailable(f"tail of loglet {self._segment}")
+            self._result = self._call.unavailable(f"tail of loglet {self._segment}")
         else:
             self._settled_by = None
             self._perform(self._core.waited_long())
@@ -96,7 +98,7 @@ class NativeTailCheckDriver:
         core, failed = self._core, isinstance(answer.outcome, VirtualLogError)
         match answer.tag:
             case NativeAsk(number):
-                if failed:  # an error is answered only once its round is over: nobody wants it any more
+                if failed:  # an error is delivered only once its round is over: no longer needed
                     return []
                 assert isinstance(answer.outcome, NativeState)
                 return core.answer(number, answer.server, answer.outcome)
@@ -115,13 +117,13 @@ class NativeTailCheckDriver:
                     self._ask(effect)
                 case Fetch(holder, start, stop):
                     read = NativeReadWaves(
-                        segment=self._segment, start=start, stop=stop, max_bytes=self._pieces.repair_bytes
+                        segment=self._segment, start=start, stop=stop, max_bytes=self._limits.repair_bytes
                     )
-                    self._courier.ask(holder, read, effect, REPAIR_SECONDS)
+                    self._call.ask(holder, read, effect, REPAIR_SECONDS)
                 case Complete(target, repaired, known_tail):
                     blobs = tuple(wave.blob for wave in repaired)
                     repair = NativeRepair(segment=self._segment, waves=blobs, known_tail=known_tail)
-                    self._courier.ask(target, repair, effect, REPAIR_SECONDS)
+                    self._call.ask(target, repair, effect, REPAIR_SECONDS)
                     _REPAIRING.reached()
                 case NativeFinish(tail):
                     if isinstance(tail, Sealed):
@@ -139,7 +141,7 @@ class NativeTailCheckDriver:
         else:
             self._settled_by = None
         for server in ask.servers:
-            self._courier.ask(
+            self._call.ask(
                 server, self._request(ask), ask, seconds, lambda: ask.round == self._core.round, pause=ask.pause
             )
 
@@ -159,7 +161,7 @@ def _checked(outcome: object) -> NativeStored:
 
 
 def whole_waves_untrusted(segment: SegmentId, reply: NativeWaves) -> list[Wave]:
-    """The whole waves at the front of a reply; a damaged one ends them."""
+    """Decode the valid waves at the front of a reply. The first damaged one ends them."""
     parsed: list[Wave] = []
     for blob in reply.waves:
         try:

@@ -1,1 +1,5 @@
-"""Pure cores of a StripedLoglet: slot layout, progress of the stripes, fill policy, wrapped batches, merged reads and placement. No tasks, clocks or I/O."""
+"""Pure cores of a StripedLoglet: slot layout, progress, fill policy, wrapped batches, merged reads,
+placement.
+
+No tasks, clocks or I/O.
+"""

@@ -1,7 +1,8 @@
-"""Batches as entries of a stripe: each is wrapped whole in a batch with that one entry.                                 Pure.
+"""Batches as entries of a stripe: each is wrapped whole in a batch with that one entry.
 
-Within the loglet a session numbers its entries, within the stripe its batches: 0 is the first one that it offers here, which says
-`opens`. So a batch that is offered again is wrapped into the same bytes as before, and the stripe knows it.
+Within the loglet a session numbers its entries; within the stripe it numbers its batches. Batch 0
+is the first one that it offers here, with `opens`. So a batch that is offered again is wrapped into
+the same bytes as before, and the stripe recognizes it.
 """
 
 from __future__ import annotations
@@ -15,33 +16,33 @@ from virtuallog.contract.batch import Batch, SessionId
 from virtuallog.contract.errors import OutOfOrderError, ReconfigurationNeededError
 
 SESSIONS_MAX: Final = 4096
-"""Of one client, which has a handful."""
+"""Most sessions of one client, which has a handful."""
 BATCHES_MAX: Final = 64
-"""Remembered of each session, as by a sequencer: an appender has far fewer in flight."""
+"""Most batches remembered per session, as in a sequencer: an appender has far fewer in flight."""
 
 
 @attrs.define(eq=False)
 class _Session:
     next_sequence: int
     number: int = 0
-    """Of the next batch."""
+    """Number of the next batch."""
     recent: deque[tuple[int, int]] = attrs.field(factory=lambda: deque(maxlen=BATCHES_MAX))
     """(first sequence, number) of the last batches."""
 
 
 @attrs.define(eq=False)
 class BatchWrapper:
-    """The sessions that append through one client of the loglet, in the order of their last use."""
+    """Sessions that append through one client of the loglet, in order of last use."""
 
     _sessions: OrderedDict[SessionId, _Session] = attrs.field(factory=OrderedDict)
     _has_forgotten: bool = False
 
     def wrap(self, batch: Batch, *, opens: bool) -> Batch:
-        """The batch as an entry of a stripe.
+        """Wrap a batch as an entry of a stripe.
 
         Raises:
-            OutOfOrderError: its predecessor has not been offered. Nothing is done.
-            ReconfigurationNeededError: it may have been offered long ago; how it was numbered has been forgotten.
+            OutOfOrderError: its predecessor has not been offered. Nothing has been done.
+            ReconfigurationNeededError: it may have been offered long ago; its number has been forgotten.
             TooLargeError: with its wrapping it is too large for the stripe.
         """
         session = self._sessions.get(batch.session)
@@ -56,7 +57,7 @@ class BatchWrapper:
         return wrapped
 
     def translate(self, session: SessionId, error: OutOfOrderError) -> OutOfOrderError:
-        """What a stripe says of numbers of batches, in numbers of entries."""
+        """Translate a stripe's error about batch numbers into entry numbers."""
         known = self._sessions.get(session)
         recent = known.recent if known is not None else ()
         return OutOfOrderError(next((first for first, number in recent if number == error.expected_sequence), 0))

@@ -1,4 +1,4 @@
-"""Where things are in a striped loglet: which slot of the whole is which place of which stripe.                         Pure.
+"""Slot layout of a striped loglet: the slot of the whole for each place of each stripe.
 
     slot            0    1    2    3    4    5    6   ...            slot = place * stripes + stripe   (Delos, section 4.2.2)
     stripe          A    B    C    A    B    C    A
@@ -8,9 +8,10 @@
     stripe B   |####|....                   ends at place 1: slot 4, the first hole of all. Up to there the loglet is filled
     stripe C   |####|####|....              ends at place 2: slot 8
 
-A slot holds one batch, whole: it is one entry of its stripe. **A departure from the paper**, which stripes entries, and whose
-text has no batches: there the end of the log lies in the middle of batches, and a seal would leave the first half of one in
-the log for good (docs/protocols/striped.md). Offsets are slot << 16 | index of the entry, as in other loglets with slots.
+A slot holds one whole batch: it is one entry of its stripe. **This departs from the paper**, which
+stripes entries and has no batches. There the end of the log lies in the middle of batches, and a
+seal would leave the first half of one in the log for good (docs/protocols/striped.md). Offsets are
+slot << 16 | index of the entry, as in other loglets with slots.
 """
 
 from __future__ import annotations
@@ -26,47 +27,50 @@ from virtuallog.ordering.slots import INDEX_BITS, SLOT
 __all__ = ["FILLER", "StripedLayout", "offset_of", "slot_of", "slots_below"]
 
 FILLER: Final = b""
-"""The entry of a stripe that is none: what an idle one is padded with."""
+"""Entry of a stripe that is no batch; pads an idle stripe."""
 
 
 def offset_of(slot: int) -> int:
-    """Of the first entry in a slot."""
+    """Offset of the first entry in a slot."""
     return slot << INDEX_BITS
 
 
 def slot_of(offset: int) -> int:
-    """The slot that an offset lies in."""
+    """Slot in which an offset lies."""
     return offset >> INDEX_BITS
 
 
 def slots_below(offset: int) -> int:
-    """How many slots begin below an offset."""
+    """Number of slots that begin below an offset."""
     return -(-offset // SLOT)
 
 
 @attrs.frozen
 class StripedLayout:
-    """So many stripes."""
+    """Layout for a number of stripes."""
 
     stripes: int
 
     def stripe_of(self, session: SessionId) -> int:
-        """The stripe that a session appends to, all its life, since only within a stripe are its batches kept in order. Sessions
-        are random, so they spread."""
+        """Stripe to which a session appends, for all its life: its batches are kept in order only
+        within a stripe.
+
+        Session ids are random, so they spread over the stripes.
+        """
         return int.from_bytes(session[:8]) % self.stripes
 
     def slot(self, stripe: int, place: int) -> int:
         return place * self.stripes + stripe
 
     def place(self, slot: int) -> tuple[int, int]:
-        """(stripe, place in it)"""
+        """(stripe, place in it) of a slot."""
         place, stripe = divmod(slot, self.stripes)
         return stripe, place
 
     def places_below(self, stripe: int, slot: int) -> int:
-        """How many places of a stripe come before a slot."""
+        """Number of places of a stripe before a slot."""
         return max(0, -((stripe - slot) // self.stripes))
 
     def first_hole(self, tails: Sequence[int]) -> int:
-        """The first slot that is not written, by the tails of all stripes."""
+        """First slot that is not written, given the tails of all stripes."""
         return min(self.slot(stripe, tail) for stripe, tail in enumerate(tails))

@@ -1,8 +1,9 @@
-"""Which nodes are candidates for a stripe whose successor is planned.                                                    Pure.
+"""Candidate nodes for a stripe whose successor is planned.
 
-Stripes on the same servers stay together, and all others apart: where a server fails, a node that no stripe uses takes its place, if there
-is one. The planner of a stripe knows nothing of other stripes, and prefers nodes with low numbers: left alone, stripes with disjoint
-servers would lose a node of their own with each failure, and end up on the same few.
+Stripes on the same servers stay together, and all others apart. If a server fails, a node that no
+stripe uses takes its place, if there is one. The planner of a stripe knows nothing of other stripes
+and prefers nodes with low numbers. Left alone, stripes with disjoint servers would lose a node of
+their own with each failure, and end up on the same few.
 """
 
 from __future__ import annotations
@@ -18,15 +19,17 @@ from virtuallog.contract.types import NodeId
 def candidates(
     cluster: Cluster, role: str, stripe: int, former: Sequence[frozenset[NodeId]], chosen: Sequence[frozenset[NodeId]]
 ) -> Cluster:
-    """The cluster as the planner of the stripe is to see it: nodes of stripes apart are without the role, except for as many as it
-    takes to have no fewer servers than before.
+    """Cluster as the planner of the stripe is to see it.
+
+    Nodes of separate stripes are without the role, except for as many as it takes to have no fewer
+    servers than before.
 
     Args:
-        cluster: as it is.
-        role: what servers must have among their roles.
-        stripe: its number.
-        former: the servers of all stripes, up to now.
-        chosen: those of stripes that have been planned already, from the first.
+        cluster: the cluster as it is.
+        role: role that servers must have.
+        stripe: number of the stripe.
+        former: present servers of all stripes.
+        chosen: servers of the stripes that have been planned already, from the first.
     """
     members = {member.node: member for member in cluster.members if member.alive and role in member.roles}
     others = _servers_apart(stripe, former, chosen)

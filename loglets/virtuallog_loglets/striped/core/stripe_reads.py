@@ -1,4 +1,4 @@
-"""Puts what the stripes gave side by side, slot by slot.                                                                Pure."""
+"""Merged reads: what the stripes returned, interleaved slot by slot, and a budget for the next read."""
 
 from __future__ import annotations
 
@@ -14,36 +14,39 @@ from virtuallog.contract.types import Gap, GapKind
 from virtuallog.ordering import slots
 from virtuallog_loglets.striped.core.layout import FILLER, StripedLayout, offset_of, slot_of, slots_below
 
-# FOLDED from virtuallog_loglets.striped.portions: How much of a striped loglet is read at once.                                                                         Pure.
-#
-# Whatever a stripe is asked for, it gives a batch at least, however large that is. Asked all together, 64 stripes with batches of 8 MiB would
-# give 512 MiB where the caller wants one. So as many slots are read as the batches of earlier answers let expect.
-
 GUESS_BYTES: Final = 64 << 10
-"""Of a batch, before the first read: more than most have, and 16 of them fit what a reader asks for."""
+"""Assumed bytes of a batch before the first read: more than most have, and 16 of them fit in a
+common request."""
 
 
 @attrs.define(eq=False)
 class StripeReadBudget:
-    """The reads of one client."""
+    """Read budget of one client: how many slots to read at once.
+
+    A stripe returns at least one batch, however large. Asked all together, 64 stripes with batches
+    of 8 MiB would return 512 MiB to a caller that wants one. So the sizes of earlier batches limit
+    the number of slots.
+    """
 
     _stripes: int
     _batch_bytes: int = attrs.field(default=GUESS_BYTES, init=False)
-    """Of the largest batch lately: each read that brings smaller ones halves it."""
+    """Bytes of the largest recent batch. Each read that brings smaller ones halves it."""
 
     def slots_max(self, max_bytes: int) -> int | None:
-        """How many slots to read; None if it need not be bounded, as a batch of each stripe is no more than `max_bytes`."""
+        """Most slots to read; None if there is no need for a limit, as a batch of each stripe is no
+        more than `max_bytes`."""
         return None if self._batch_bytes * self._stripes <= max_bytes else max(1, max_bytes // self._batch_bytes)
 
     def given(self, items: Iterable[Placed]) -> None:
-        """What a read has given."""
+        """Record the result of a read."""
         largest = max((len(item.batch.blob) for item in items if not isinstance(item, Gap)), default=0)
         self._batch_bytes = max(largest, self._batch_bytes // 2)
 
 
 @attrs.frozen
 class _Run:
-    """Places of one stripe that hold the same: nothing, and why, or (one place only) a wrapped batch."""
+    """Consecutive places of one stripe with the same content: a gap of one kind, or (one place
+    only) a wrapped batch."""
 
     stop: int
     kind: GapKind = GapKind.FILLER
@@ -57,13 +60,13 @@ _Runs: TypeAlias = deque[_Run]
 def interleave_untrusted(
     layout: StripedLayout, found: Mapping[int, Sequence[Placed]], start: int, stop: int
 ) -> list[Placed]:
-    """What lies in [start, stop), up to where the first stripe has not given anything more.
+    """Merge what lies in [start, stop), up to where the first stripe has returned nothing more.
 
     Args:
-        layout: of the loglet.
-        found: by stripe, all that own a slot of the range: what each read of its own places in the range, from the first.
-        start: an offset.
-        stop: the same.
+        layout: layout of the loglet.
+        found: by stripe, for all that own a slot of the range: the read of its own places in the range, from the first.
+        start: offset of the first entry.
+        stop: offset one past the last entry.
 
     Raises:
         CorruptionError: an entry of a stripe is no batch.
@@ -94,7 +97,8 @@ def _runs(items: Sequence[Placed]) -> Iterator[_Run]:
 
 
 def _run_of(layout: StripedLayout, runs: Mapping[int, _Runs], slot: int) -> _Run | None:
-    """What a slot holds, if its stripe has given that. What comes before it in its stripe is done with."""
+    """Content of a slot; None if its stripe has not returned it. Discards what comes before it in
+    its stripe."""
     stripe, place = layout.place(slot)
     heads = runs[stripe]
     while heads and heads[0].stop <= place:
@@ -112,9 +116,13 @@ def _add_batch(items: list[Placed], run: _Run, slot: int, start: int, stop: int)
 
 
 def _gap_until(layout: StripedLayout, runs: Mapping[int, _Runs], slot: int, last: int, kind: GapKind) -> int:
-    """Where the gap that begins in this slot ends, or a part of it. Gaps may be as long as the log was before it was trimmed, so once each
-    stripe has been seen to have one, what they share is taken at once. Before that, no stripe is asked for a slot of another one: a log
-    with one session has a gap on all stripes but one, between any two of its batches."""
+    """Slot at which the gap that begins in `slot` ends, or a part of it.
+
+    Gaps may be as long as the log was before it was trimmed. So once each stripe has been seen to
+    have one, their common part is taken at once. Before that, no stripe is asked for a slot of
+    another one: a log with one session has a gap on all stripes but one, between any two of its
+    batches.
+    """
     shared = last
     for until in range(slot, last):
         run = _run_of(layout, runs, until)

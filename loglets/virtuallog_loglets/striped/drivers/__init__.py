@@ -1,1 +1,5 @@
-"""Drivers of a StripedLoglet: appends that wait for lower slots, fillers for idle stripes, calls to all stripes at once. May import core."""
+"""Drivers of a StripedLoglet: appends that wait for lower slots, fillers for idle stripes, calls to
+all stripes.
+
+May import core.
+"""

@@ -1,10 +1,13 @@
-"""Makes appends wait until all below them is filled, and sees to it that it gets filled.
+"""Barrier for appends: each waits until all lower slots are filled, and lagging stripes are filled
+meanwhile.
 
-For each stripe on which somebody waits one task of the client looks and fills, as `filling.py` says, until nothing is missing there.
-All waiting appends share it: one tail check and one filler per stripe are under way, however many there are.
+For each stripe on which an append waits, one task of the client checks tails and fills, as
+`core/fill_policy.py` says, until nothing is missing there. All waiting appends share it: at most
+one tail check and one filler per stripe are under way.
 
-The tasks run in the environment's nursery. A caller who goes away cancels nothing that others wait for, and what he leaves behind,
-a slot that is to be filled, is what the next append needs as well. If the nursery itself ends, whoever still waits is told.
+The tasks run in the environment's nursery. A cancelled caller cancels nothing that others wait for.
+It leaves a slot that is to be filled, which the next append needs as well. If the nursery itself
+ends, waiting appends fail.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ _FILLING = CrashPoint("striped: a filler is about to be offered to a lagging str
 
 @attrs.define(eq=False)
 class _Waiter:
-    """One append that is durable and waits for those below."""
+    """An append that is durable and waits for lower slots."""
 
     woken: trio.Event = attrs.field(factory=trio.Event)
     error: VirtualLogError | None = None
@@ -50,19 +53,19 @@ class _Waiter:
 
 @attrs.define(eq=False)
 class AppendBarrier:
-    """One client of one loglet."""
+    """Append barrier of one client of one loglet."""
 
     progress: StripeProgress
     _stripes: Sequence[Loglet]
     _environment: Environment
     _places_max: int
-    """Of one filler."""
+    """Most places of one filler."""
     _fill_policies: list[FillPolicy] = attrs.field(init=False)
     _filler_sessions: list[FillerSessions] = attrs.field(init=False)
     _news: list[trio.Event] = attrs.field(init=False)
-    """By stripe: set when it is known to have grown."""
+    """For each stripe: event that is set when the stripe is known to have grown."""
     _stripes_with_task: set[int] = attrs.field(factory=set, init=False)
-    """The stripes that have a task."""
+    """Stripes that have a fill task."""
 
     def __attrs_post_init__(self) -> None:
         self._fill_policies = [FillPolicy(self._places_max) for _ in self._stripes]
@@ -70,32 +73,35 @@ class AppendBarrier:
         self._news = [trio.Event() for _ in self._stripes]
 
     def offered(self, stripe: int) -> None:
-        """An append has left for a stripe: fill those that are idle, side by side with it."""
+        """Record an append that has left for a stripe. Starts to fill the calm stripes in parallel."""
         self.progress.offer(stripe)
         self._fill_policies[stripe].used()
         self._start_fills()
 
     def answered(self, stripe: int) -> None:
-        """It has come back, or is cancelled. Call `learn` first, if there is something to learn."""
+        """Record that an append has been answered or cancelled. Call `learn` first, if there is
+        something to learn."""
         self.progress.answered(stripe)
         self._tell_news(stripe)
 
     def placed(self, stripe: int, place: int) -> None:
-        """An append of ours is acknowledged at this place of its stripe."""
+        """Record an acknowledged append of this client at this place of its stripe."""
         if place >= self.progress.expected(stripe):
             self._fill_policies[stripe].shared()
         self.learn(stripe, place + 1)
 
     def learn(self, stripe: int, tail: int) -> None:
-        """Places of a stripe below `tail` are filled; see `StripeProgress` for what is evidence of that."""
+        """Record that places of a stripe below `tail` are filled; `core/progress.py` says what is
+        evidence of that."""
         _wake(self.progress.learn(stripe, tail), None)
         self._tell_news(stripe)
 
     async def wait(self, slot: int) -> None:
-        """Return once the slot and all below it are filled.
+        """Return once the slot and all lower ones are filled: the append in it may be acknowledged.
 
         Raises:
-            SealedError, ReconfigurationNeededError, UnavailableError: a stripe takes no more, or does not answer.
+            SealedError, ReconfigurationNeededError, UnavailableError: a stripe takes no more, or does not answer. The
+                append may be in the log.
         """
         waiter = _Waiter()
         if self.progress.wait(slot, waiter):
@@ -106,7 +112,7 @@ class AppendBarrier:
             raise waiter.error
 
     def fail(self, stripe: int, error: VirtualLogError) -> None:
-        """A stripe takes no more appends, or does not answer: whoever waits is told, and has a maybe."""
+        """Fail all waiting appends: a stripe takes no more, or does not answer. Their outcome is unknown."""
         reason = f"stripe {stripe}: {error}"
         for waiter in self.progress.give_up():
             _wake([waiter], _for_a_waiter(error, reason))
@@ -120,7 +126,8 @@ class AppendBarrier:
                 self._environment.nursery.start_soon(self._fill_up, stripe)
 
     def _lags(self, stripe: int) -> bool:
-        """An idle stripe is filled before anybody waits; at others, somebody else may do it by then."""
+        """True if the stripe needs a fill task. A calm stripe is filled before an append waits; on
+        others, other clients may fill it by then."""
         progress = self.progress
         return progress.missing(stripe) > 0 or (self._fill_policies[stripe].calm and progress.may_block(stripe))
 
@@ -138,8 +145,8 @@ class AppendBarrier:
             self._stripes_with_task.discard(stripe)
 
     async def _take_step(self, stripe: int) -> None:
-        progress, filling = self.progress, self._fill_policies[stripe]
-        match filling.step(progress.lacking(stripe)):
+        progress, policy = self.progress, self._fill_policies[stripe]
+        match policy.step(progress.lacking(stripe)):
             case WaitForProgress(seconds):
                 news = self._news[stripe]
                 with self._environment.clock.timeout(seconds):
@@ -148,7 +155,7 @@ class AppendBarrier:
                 tail = await self._stripes[stripe].check_tail()
                 if isinstance(tail, Sealed):
                     raise SealedError
-                filling.looked(surprising=tail.tail > progress.expected(stripe))
+                policy.looked(surprising=tail.tail > progress.expected(stripe))
                 self.learn(stripe, tail.tail)
             case AppendFillers(count, conditional):
                 _FILLING.reached()
@@ -161,40 +168,40 @@ class AppendBarrier:
             SealedError, ReconfigurationNeededError: the stripe takes no more.
             UnavailableError: it has not answered several times.
         """
-        filling, padding = self._fill_policies[stripe], self._filler_sessions[stripe]
-        batch, expected = padding.batch(count), self.progress.expected(stripe)
+        policy, fillers = self._fill_policies[stripe], self._filler_sessions[stripe]
+        batch, expected = fillers.batch(count), self.progress.expected(stripe)
         try:
             places = await self._offer(stripe, batch, expected if conditional else None)
         except TailMismatchError as error:
-            filling.preceded()
+            policy.preceded()
             if error.found < error.expected:  # it came before its turn, and stays refused when that comes
-                padding.replace()
+                fillers.replace()
         except UnsupportedError:
             if not conditional:
                 raise
-            filling.conditions = False
+            policy.conditions = False
         except SealedError:
             raise
         except VirtualLogError as error:
-            is_new = padding.opens
-            padding.replace()
-            filling.unknown()
-            if filling.failures >= FAILURES_MAX or (is_new and isinstance(error, ReconfigurationNeededError)):
-                filling.gave_up()
+            is_new = fillers.opens
+            fillers.replace()
+            policy.unknown()
+            if policy.failures >= FAILURES_MAX or (is_new and isinstance(error, ReconfigurationNeededError)):
+                policy.gave_up()
                 raise
         else:
-            padding.taken(batch)
-            filling.filled(as_expected=places.start == expected)
+            fillers.taken(batch)
+            policy.filled(as_expected=places.start == expected)
             self.learn(stripe, places[-1] + 1)
 
     async def _offer(self, stripe: int, batch: Batch, expected: int | None) -> range:
         opens = self._filler_sessions[stripe].opens
         condition = None if expected is None else LogletOffset(expected)
-        clock, filling = self._environment.clock, self._fill_policies[stripe]
+        clock, policy = self._environment.clock, self._fill_policies[stripe]
         started = clock.monotonic()
-        with clock.timeout(filling.patience_seconds):
+        with clock.timeout(policy.patience_seconds):
             places = await self._stripes[stripe].append(batch, opens=opens, expected_tail=condition)
-            filling.took(clock.monotonic() - started)
+            policy.took(clock.monotonic() - started)
             return places
         raise UnavailableError("a filler was not acknowledged in time")
 
@@ -210,7 +217,7 @@ def _wake(waiters: Iterable[_Waiter], error: VirtualLogError | None) -> None:
 
 
 def _for_a_waiter(error: VirtualLogError, reason: str) -> VirtualLogError:
-    """What an append that is durable in its own stripe raises: whatever it is, its outcome is unknown."""
+    """Error for an append that is durable in its own stripe: its outcome is unknown in any case."""
     if isinstance(error, SealedError):
         return SealedError(reason)
     if isinstance(error, ReconfigurationNeededError):

@@ -1,4 +1,4 @@
-"""Asks all stripes the same, at the same time."""
+"""Concurrent calls to all stripes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ AnswerT = TypeVar("AnswerT")
 
 
 async def ask_all(calls: Mapping[int, Callable[[], Awaitable[AnswerT]]]) -> dict[int, AnswerT | VirtualLogError]:
-    """What each call returned or raised, by its key, in the order of the calls. All have ended on return.
+    """Result or error of each call, by its key, in the order of the calls. All have ended on
+    return.
 
-    Cancelling it cancels them all: the same as if the caller had cancelled each.
+    Cancelling it cancels all calls, as if the caller had cancelled each.
     """
     answers: dict[int, AnswerT | VirtualLogError] = {}
 
@@ -32,10 +33,10 @@ async def ask_all(calls: Mapping[int, Callable[[], Awaitable[AnswerT]]]) -> dict
 
 
 async def all_of(calls: Mapping[int, Callable[[], Awaitable[AnswerT]]]) -> dict[int, AnswerT]:
-    """What each call returned.
+    """Result of each call, by its key.
 
     Raises:
-        VirtualLogError: what one of them raised, as `raise_worst` chooses.
+        VirtualLogError: an error of one of them, chosen by `raise_worst`.
     """
     answers = await ask_all(calls)
     raise_worst(answers.values())
@@ -43,8 +44,11 @@ async def all_of(calls: Mapping[int, Callable[[], Awaitable[AnswerT]]]) -> dict[
 
 
 def raise_worst(answers: Iterable[object]) -> None:
-    """Raise an error, if there is one among the answers: that the loglet has been dropped says more than others, and that it needs a
-    successor more than a silence, since who is told of that just asks again."""
+    """Raise the most telling error among the answers, if there is one.
+
+    A dropped loglet says more than other errors. The need for a successor says more than a silence,
+    after which a client would just ask again.
+    """
     errors = [answer for answer in answers if isinstance(answer, VirtualLogError)]
     if errors:
         raise min(errors, key=_rank)

@@ -1,13 +1,15 @@
-"""The bytes of an index file: what a closed segment holds, in its user's own words. Pure. Format version 1.
+"""Format of an index file: the content of a closed segment as its user encodes it. Version 1.
 
     magic "VLOG-IDX" | version u32 | crc32c u32 of all that follows | sequence u64 | end u32 | records u32 | the user's bytes
 
-An index is derived from its segment and stands for reading it: a recovery that finds one hands it to the user and does
-not look at the records. `end` and `records` are those of the segment's footer, so an index can only stand for the very
-segment that it was made of. It may be missing, torn, damaged or of a later version: then the segment is read.
+An index is derived from its segment and replaces reading it: a recovery that finds one hands it to
+the user and does not look at the records. `end` and `records` are those of the segment's footer, so
+an index can only stand for the very segment that it was made of. It may be missing, torn, damaged
+or of a later version: then the segment is read.
 
-It is a file beside the segment, not a part of its footer, since nothing depends on it: the append path does not wait for
-it, a segment needs no room for it however small its records are, and programs that know no index read the same segments.
+It is a separate file, not a part of the segment's footer, since nothing depends on it. The append
+path does not wait for it. A segment needs no room for it however small its records are. Programs
+that know no index read the same segments.
 """
 
 from __future__ import annotations
@@ -30,13 +32,13 @@ def name_of(sequence: int) -> str:
 
 
 def sequence_in(name: str) -> int | None:
-    """Of which segment a file is the index; None for any other file."""
+    """Sequence of the segment that a file is the index of; None for any other file."""
     match = _NAME.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def encode(sequence: int, footer: tuple[int, int], content: bytes) -> bytes:
-    """The index of the segment with this (end, records) in its footer."""
+    """Encode the index of the segment with this (end, records) in its footer."""
     body = _BODY.pack(sequence, *footer) + content
     return HEADER.pack(_MAGIC, VERSION, crc32c(body)) + body
 

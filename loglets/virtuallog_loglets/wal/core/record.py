@@ -1,4 +1,4 @@
-"""What the log stores and how a place in it is named."""
+"""Records of the log and their addresses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Final, NewType
 import attrs
 
 Address = NewType("Address", int)
-"""Where a record lies: segment sequence << 32 | byte offset of the record's header. Ordered like the log; below 2**63."""
+"""Address of a record: segment sequence << 32 | byte offset of the record's header. Ordered like
+the log; below 2**63."""
 
 KIND_MAX: Final = 255
 SEQUENCE_MAX: Final = (1 << 31) - 1
@@ -17,17 +18,18 @@ _OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
 
 @attrs.frozen
 class WalRecord:
-    """One record: the log writes it unparsed and gives it back as it was."""
+    """One record. The log writes it unparsed and returns it unchanged."""
 
     kind: int
-    """0 to 255; the caller's own numbering."""
+    """The caller's own numbering, 0 to 255."""
     payload: bytes
     more: tuple[bytes, ...] = ()
-    """Chunks that follow `payload`, so that a caller need not join a small prefix and a large blob. Empty in every
-    record that comes back: there the payload is whole."""
+    """Chunks that follow `payload`, so that a caller need not join a small prefix and a large blob.
+    Empty in every record that is read: there the payload is whole."""
 
     def __attrs_post_init__(self) -> None:
-        if not 0 <= self.kind <= KIND_MAX:  # found here, not by the appender, which would end for everybody
+        # found here, not by the appender, whose failure would end the log for all callers
+        if not 0 <= self.kind <= KIND_MAX:
             raise ValueError(f"a record of kind {self.kind}: kinds are 0 to {KIND_MAX}")
 
 

@@ -1,13 +1,14 @@
-"""Reading a segment image: its records, where they end, and whether that end is torn or corrupt. Pure.
+"""Scan of a segment image: its records, their end, and whether that end is torn or corrupt.
 
-A bad spot is where no valid record begins. In a segment that was closed, or that has a successor, every bad spot is
-corruption. In the last one it is the normal end (zeros), a torn tail (a group that was being written when power was
-lost: nobody was told that it is durable), or corruption, which is certain when a valid record behind it says that the
-bad spot had been synced.
+A bad spot is where no valid record begins. In a segment that was closed, or that has a successor,
+every bad spot is corruption. In the last one it is the normal end (zeros), a torn tail (a group
+that was being written when power was lost, so it was never acknowledged), or corruption. It is
+certainly corruption if a valid record behind it says that the bad spot had been synced.
 
-Damage to the very last group of a log cannot be told from a torn tail: nothing behind it says that it had been synced. So
-rot in the newest group, found at a restart, takes acknowledged records away in silence. Who needs more than one copy keeps
-more than one copy; and the next group, which any write brings, ends that state.
+Danger: damage to the very last group of a log cannot be told from a torn tail, because nothing
+behind it says that it had been synced. So rot in the newest group, found at a restart, silently
+removes acknowledged records. A user that cannot accept this keeps more than one copy. The next
+group, which any write brings, ends that state.
 """
 
 from __future__ import annotations
@@ -31,29 +32,31 @@ RecordVisitor: TypeAlias = Callable[[Address, WalRecord], None]
 
 @attrs.frozen(kw_only=True)
 class ScanResult:
-    """What a segment holds."""
+    """Content of a segment."""
 
     records: int
     end: int
     """One past the last valid record."""
     last_group: int
-    """Where the last group begins: all below has surely been synced."""
+    """Offset where the last group begins: everything below has surely been synced."""
     closed: bool = False
-    """It has a footer."""
+    """True if it has a footer."""
 
 
 def has_begun_untrusted(image: bytes, sequence: int, where: str) -> bool:
-    """Whether the first group of a segment was ever whole enough to build upon. Asked of the last, then the one before.
+    """True if the first group of a segment was ever whole enough to build upon. Asked of the last
+    segment, then the one before.
 
-    A segment begins with one group: header, snapshot, first records. Without the whole snapshot nothing in it was
-    acknowledged, and it must not be continued: the segments before, which do hold that state, would be dropped one day.
+    A segment begins with one group: header, snapshot, first records. Without the whole snapshot
+    nothing in it was acknowledged, and it must not be continued: the segments before, which do hold
+    that state, would be dropped one day.
 
     Raises:
         CorruptionError: its beginning is damaged, and had been durable.
         MalformedError: another version.
     """
     if is_zero(image, fmt.HEADER_BYTES, len(image)):
-        return False  # zeros, or what a write that failed has left of a header: no group is as short
+        return False  # zeros, or what a failed write has left of a header: no group is as short
     if is_zero(image, 0, min(len(image), fmt.HEADER_BYTES)):
         _require_torn(image, sequence, 0, where)
         return False
@@ -99,7 +102,7 @@ def is_zero(image: bytes, start: int, stop: int) -> bool:
 
 
 def nonzero_end(image: bytes, start: int, stop: int) -> int:
-    """One past the last byte of [start, stop) that is not zero; `start` when all are."""
+    """One past the last byte of [start, stop) that is not zero; `start` if all are."""
     at = stop
     while at > start:
         low = max(start, at - _BLOCK)
@@ -121,7 +124,8 @@ def _scan_footed(image: bytes, sequence: int, footer: tuple[int, int], where: st
 
 
 def scan_part_untrusted(part: bytes, sequence: int, at: int) -> tuple[int, int]:
-    """How many whole, valid records `part` begins with, and the offset behind them, when `part` lies at offset `at`."""
+    """Number of whole, valid records at the beginning of `part`, which lies at offset `at`, and the
+    offset behind them."""
     unpack, checked, size = fmt.RECORD.unpack_from, fmt.RECORD_CHECKED_BYTES, fmt.RECORD_HEADER_BYTES
     salt, view, here, records = fmt.salt_of(sequence), memoryview(part), 0, 0
     while (start := here + size) <= len(part):
@@ -136,7 +140,8 @@ def scan_part_untrusted(part: bytes, sequence: int, at: int) -> tuple[int, int]:
 
 
 def _scan_records(image: bytes, sequence: int, stop: int, visit: RecordVisitor) -> ScanResult:
-    """Visit all valid records below `stop`. The one loop that recovery time depends on: little Python per record."""
+    """Visit all valid records below `stop`. Recovery time depends on this one loop: little Python
+    per record."""
     unpack, checked, size = fmt.RECORD.unpack_from, fmt.RECORD_CHECKED_BYTES, fmt.RECORD_HEADER_BYTES
     salt, base, view = fmt.salt_of(sequence), address_of(sequence, 0), memoryview(image)
     at, last_group, records = fmt.HEADER_BYTES, 0, 0
@@ -155,7 +160,7 @@ def _scan_records(image: bytes, sequence: int, stop: int, visit: RecordVisitor) 
 
 
 def _require_torn(image: bytes, sequence: int, bad: int, where: str) -> None:
-    """Raise when something behind the bad spot proves that the spot had been synced."""
+    """Raise CorruptionError if something behind the bad spot proves that the spot had been synced."""
     if len(image) < fmt.SEGMENT_BYTES_MIN:
         return
     if fmt.parse_footer_untrusted(image, sequence, where) is not None:

@@ -1,4 +1,4 @@
-"""Where the next records go in the segment that is being written, and their bytes. Pure."""
+"""The active segment: placement and encoding of the next records."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def size_of(records: Sequence[WalRecord]) -> int:
 
 @attrs.define(kw_only=True)
 class Segment:
-    """The segment being written. Everything below `synced` is durable; [synced, end) is the group in the making."""
+    """The segment being written. Everything below `synced` is durable; [synced, end) is the next group."""
 
     sequence: int
     size: int
     end: int
     synced: int
     records: int
-    """Records below `end`."""
+    """Number of records below `end`."""
 
     @classmethod
     def begin(cls, sequence: int, size: int, snapshot: Sequence[WalRecord]) -> tuple[Segment, list[bytes]]:
-        """A new segment and the first chunks of its first group: its header and the snapshot."""
+        """Begin a segment. Returns it and the first chunks of its first group: its header and the snapshot."""
         segment = cls(sequence=sequence, size=size, end=fmt.HEADER_BYTES, synced=0, records=0)
         header = fmt.header(sequence, snapshot_end=fmt.HEADER_BYTES + size_of(snapshot))
         chunks: list[bytes] = [header]
@@ -67,7 +67,7 @@ class Segment:
         return addresses
 
     def group_synced(self) -> None:
-        """All that was encoded is durable."""
+        """Note that everything encoded so far is durable."""
         self.synced = self.end
 
     def footer(self) -> tuple[int, bytes]:

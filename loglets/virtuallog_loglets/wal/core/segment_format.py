@@ -1,19 +1,21 @@
-"""The bytes of a segment file. Pure. Durable format, version 1, little-endian; it never changes once released.
+"""Format of a segment file. Durable format, version 1, little-endian; it never changes once
+released.
 
     0                64                                    end                 size - 64        size
     |----------------|------------------|------------------|...................|----------------|
-    header           snapshot records   other records      zeros (preallocated) footer, or zeros
+     header           snapshot records   other records      zeros (preallocated) footer, or zeros
 
     header   magic "VLOG-WAL" | version u32 | crc32c u32 of all that follows | sequence u64 | snapshot end u32 | zeros
     record   marker 3 bytes | kind u8 | length u32 | crc32c(payload) u32 | synced_upto u32 | crc32c(this header) u32
     footer   magic "VLOG-END" | version u32 | crc32c u32 of all that follows | sequence u64 | end u32 | records u32 | 0
 
-Rules that recovery builds on:
+Rules on which recovery builds:
 
-* `synced_upto` of a record is where the segment's durable part ended when the record was written: the start of its
-  group. A valid record with `synced_upto` past a bad spot proves that the bad spot had been synced.
-* A header's checksum starts from its own address (`salt` of the segment xor offset), so a record that was copied to
-  another place (a payload may well contain a log file) is not valid there.
+* `synced_upto` of a record is where the segment's durable part ended when the record was written:
+  the start of its group. A valid record with `synced_upto` past a bad spot proves that the bad spot
+  had been synced.
+* A header's checksum starts from its own address (`salt` of the segment xor offset). So a record
+  that was copied to another place (a payload may well contain a log file) is not valid there.
 * The marker lets recovery look for records behind a bad spot at the speed of `bytes.find`.
 * A footer is durable before the next segment begins.
 """
@@ -37,7 +39,7 @@ MARKER: Final = b"\xc5wR"
 RECORD: Final = struct.Struct("<3sBIIII")
 RECORD_HEADER_BYTES: Final = RECORD.size
 RECORD_CHECKED_BYTES: Final = RECORD.size - 4
-"""The part of a record's header that its own checksum covers."""
+"""Bytes of a record's header that its own checksum covers."""
 RECORD_FIELDS: Final = struct.Struct("<3sBIII")
 CHECKSUM: Final = struct.Struct("<I")
 
@@ -54,13 +56,13 @@ def name_of(sequence: int) -> str:
 
 
 def sequence_in(name: str) -> int | None:
-    """The sequence number in a file name; None for a file that is no segment."""
+    """Sequence number in a file name; None for a file that is no segment."""
     match = _NAME.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def salt_of(sequence: int) -> int:
-    """Where record checksums of this segment start from, before the offset is mixed in."""
+    """Start value of record checksums of this segment, before the offset is mixed in."""
     return sequence * 0x9E3779B1 & 0xFFFFFFFF  # an odd constant: consecutive sequences get far-apart salts
 
 
@@ -91,7 +93,8 @@ def parse_header_untrusted(image: bytes, sequence: int, where: str) -> int:
 
 
 def is_header_untrusted(image: bytes, sequence: int, where: str) -> bool:
-    """Whether `image` begins with a sound header of segment `sequence`; for whoever has nothing but that at hand.
+    """True if `image` begins with a sound header of segment `sequence`. Needs only the header's
+    bytes.
 
     Raises:
         MalformedError: another version.
@@ -101,7 +104,7 @@ def is_header_untrusted(image: bytes, sequence: int, where: str) -> bool:
 
 
 def parse_footer_untrusted(image: bytes, sequence: int, where: str) -> tuple[int, int] | None:
-    """(end, number of records) of a closed segment; None when there is no valid footer.
+    """(end, number of records) of a closed segment; None if there is no valid footer.
 
     Raises:
         MalformedError: another version.
@@ -128,7 +131,8 @@ def _open_untrusted(block: bytes, magic: bytes, where: str) -> bytes | None:
 
 
 def parse_record_header_untrusted(header: bytes, sequence: int, offset: int) -> tuple[int, int, int] | None:
-    """(kind, payload length, crc32c of the payload); None unless `header` is a record header of this very place."""
+    """(kind, payload length, crc32c of the payload); None unless `header` is a record header for
+    this very offset."""
     if len(header) != RECORD_HEADER_BYTES:
         return None
     marker, kind, length, payload_checksum, _synced, checksum = RECORD.unpack(header)

@@ -1,1 +1,4 @@
-"""Pure cores of a ZooKeeperLoglet: znode layout, records in znodes and the writer of a session. No tasks, clocks or I/O."""
+"""Pure cores of a ZooKeeperLoglet: znode layout, records in znodes, writer of a session.
+
+No tasks, clocks or I/O.
+"""

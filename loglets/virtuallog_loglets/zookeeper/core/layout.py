@@ -1,13 +1,14 @@
-"""Where the znodes of a loglet are.                                                                                   Pure.
+"""Paths of a loglet's znodes.
 
     ROOT/12.5fe7a0                    the seal: never set: open; set: sealed
     ROOT/12.5fe7a0/batches            set by every append, so its version counts the slots: the tail
     ROOT/12.5fe7a0/batches/b-0000000042         slot 42: a batch, several, or a manifest of chunks
     ROOT/12.5fe7a0/chunks/SESSION-7-1f2e3d4c-0  a part of a batch that is too large for one znode
-    ROOT/12.5fe7a0/writers/SESSION    how far a session has come; its version is the fence against late copies
+    ROOT/12.5fe7a0/writers/SESSION    progress of a session; its version is the fence against late copies
     ROOT/12.5fe7a0/trim               the trim point, and how far slots have been deleted
 
-All of it is made in one step, so it has one birth: the transaction and the time of its creation.
+All of it is created in one transaction, so the loglet has one creation id: the number and time of
+that transaction.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.znodes import Stat
 
 CreationId: TypeAlias = tuple[int, int]
-"""Number and time of the transaction that made a loglet. A ZooKeeper that was wiped counts anew; then the time differs."""
+"""Number and time of the transaction that created a loglet. A wiped ZooKeeper counts anew; then the
+time differs."""
 
 
 def creation_id_of(stat: Stat) -> CreationId:
@@ -29,19 +31,19 @@ def creation_id_of(stat: Stat) -> CreationId:
 
 
 def probe_of(root: str) -> str:
-    """Made and deleted in one step: never seen."""
+    """Path of the probe znode, which is created and deleted in one transaction and so never visible."""
     return f"{root}/probe"
 
 
 def ancestors_of(root: str) -> list[str]:
-    """The root, after all that it is in."""
+    """Paths of the znodes above the root, and of the root."""
     parts = root.split("/")
     return ["/".join(parts[:count]) for count in range(2, len(parts) + 1)]
 
 
 @attrs.frozen
 class ZooKeeperLayout:
-    """The paths of one loglet."""
+    """Paths of one loglet."""
 
     root: str
     segment: SegmentId
@@ -56,7 +58,7 @@ class ZooKeeperLayout:
 
     @property
     def new_slot(self) -> str:
-        """To be created as a sequence."""
+        """Path to create a slot as a sequence node."""
         return f"{self.batches}/b-"
 
     def slot(self, number: int) -> str:

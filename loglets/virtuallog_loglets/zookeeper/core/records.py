@@ -1,9 +1,9 @@
-"""What the znodes of a loglet hold, beside batches: durable formats, version 1, little-endian.                          Pure.
+"""Contents of a loglet's znodes beside batches: durable formats, version 1, little-endian.
 
-the seal           "virtuallog 1 open", "... sealed", "... released": for people, and for whoever asks if it was dropped
+the seal           "virtuallog 1 open", "... sealed", "... released": for people, and to find out if it was dropped
 a writer           magic "ZW" | version u8 | placed u8 | next sequence u64 | floor u32 | for each: first sequence u64, slot u32
 a manifest         magic "ZM" | version u8 | 0 u8 | chunks u32 | bytes u32 | crc32c u32 of all of them | first sequence u64 |
-session 16 bytes; what it stands for is a bundle like any other (`virtuallog.ordering.bundle`)
+                   session 16 bytes; what it stands for is a bundle like any other (`virtuallog.ordering.bundle`)
 the trim point     JSON: {"deleted": 12, "trim": 851968}
 """
 
@@ -23,11 +23,13 @@ from virtuallog.ordering.slots import INDEX_BITS
 OPEN: Final = b"virtuallog 1 open"
 SEALED: Final = b"virtuallog 1 sealed"
 RELEASED: Final = b"virtuallog 1 released"
-"""Of a loglet that has left the chain: nothing else of it is left. This znode stays, so that nobody makes it anew."""
+"""Content of the seal of a loglet that has left the chain. Only this znode is left, so that no
+client creates the loglet again."""
 PLACED_MAX: Final = 64
-"""Bundles of a session that are remembered: more than an appender has under way (`virtuallog.client.appender.WINDOW_MAX`)."""
+"""Most bundles remembered per session: more than an appender has in flight
+(`virtuallog.client.appender.WINDOW_MAX`)."""
 CHUNK_BYTES: Final = 900_000
-"""Of one znode; with all that is in the same request it stays below the 1 MiB that ZooKeeper takes."""
+"""Most bytes in one znode. With the rest of the request it stays below the 1 MiB that ZooKeeper accepts."""
 
 _WRITER: Final = struct.Struct("<2sBBQI")
 _ROW: Final = struct.Struct("<QI")
@@ -39,20 +41,24 @@ _UNKNOWN: Final = 0xFFFF_FFFF
 
 @attrs.frozen(kw_only=True)
 class WriterState:
-    """How far a session has come, and where its last bundles are: bundles follow each other without a gap in its numbers."""
+    """Progress of a session and the slots of its last bundles. Bundles are consecutive, without
+    gaps in the numbers."""
 
     next_sequence: int
     placed: tuple[tuple[int, int | None], ...] = ()
-    """(First sequence, slot), ascending. The slot of the last one is not known when this is written in one step with it; it is
-    the one that the same transaction made."""
+    """(First sequence, slot) of the last bundles, ascending.
+
+    The slot of the last one is not known when this is written in one transaction with it: it is the
+    slot that the same transaction created.
+    """
     floor: int = 0
-    """That slot is at or behind this one."""
+    """Lower bound of that slot."""
 
     def place_of(self, batch: Batch) -> int:
         """Offset of a batch that has been placed.
 
         Raises:
-            ReconfigurationNeededError: it is not known any more.
+            ReconfigurationNeededError: it is no longer known.
         """
         for first, slot in reversed(self.placed):
             if first <= batch.first_sequence:
@@ -62,12 +68,12 @@ class WriterState:
         raise ReconfigurationNeededError("it is forgotten where this batch is")
 
     def with_bundle(self, first_sequence: int, stop_sequence: int, floor: int) -> WriterState:
-        """Once a bundle follows, whose slot is not known yet."""
+        """State after one more bundle, whose slot is not known yet."""
         placed = (*self.placed, (first_sequence, None))[-PLACED_MAX:]
         return WriterState(next_sequence=stop_sequence, placed=placed, floor=floor)
 
     def resolved(self, slot: int | None) -> WriterState:
-        """The last bundle is in this slot; None: where it was is trimmed."""
+        """State once the slot of the last bundle is known. `slot` is None if the bundle is trimmed."""
         *others, (first, _) = self.placed
         return attrs.evolve(self, placed=(*others, (first, slot)))
 
@@ -81,7 +87,7 @@ class WriterState:
 
 
 def decode_writer_untrusted(data: bytes) -> WriterState:
-    """Raises CorruptionError."""
+    """Decode a writer's znode. Raises CorruptionError."""
     try:
         magic, version, count, next_sequence, floor = _WRITER.unpack_from(data)
         rows = list(_ROW.iter_unpack(data[_WRITER.size :]))
@@ -95,7 +101,8 @@ def decode_writer_untrusted(data: bytes) -> WriterState:
 
 @attrs.frozen(kw_only=True)
 class ChunkManifest:
-    """A bundle that is too large for one znode. The same batches get the same chunks, so a repeat finds its own."""
+    """Manifest of a bundle that is too large for one znode. The same batches get the same chunks,
+    so a repeat finds its own."""
 
     session: SessionId
     first_sequence: int
@@ -113,7 +120,7 @@ class ChunkManifest:
 
     @property
     def names(self) -> list[str]:
-        """Of the znodes of the chunks, in their order."""
+        """Names of the chunks' znodes, in order."""
         bundle = f"{self.session.hex()}-{self.first_sequence}-{self.checksum:08x}"
         return [f"{bundle}-{number}" for number in range(self.chunks)]
 
@@ -124,10 +131,10 @@ class ChunkManifest:
 
 
 def decode_manifest_untrusted(data: bytes) -> ChunkManifest | None:
-    """None: what is in the slot is the bundle itself.
+    """Decode a manifest; None if the slot holds the bundle itself.
 
     Raises:
-        CorruptionError: a manifest that cannot be.
+        CorruptionError: an impossible manifest.
     """
     if data[:2] != b"ZM":
         return None
@@ -142,19 +149,19 @@ def decode_manifest_untrusted(data: bytes) -> ChunkManifest | None:
 
 @attrs.frozen(kw_only=True)
 class TrimState:
-    """How far a loglet is trimmed. Only grows."""
+    """Trim progress of a loglet. It only grows."""
 
     trim: int = 0
-    """First offset that is not."""
+    """First offset that is not trimmed."""
     deleted: int = 0
-    """First slot whose znode may still be there."""
+    """First slot whose znode may still exist."""
 
     def encode(self) -> bytes:
         return json.dumps(attrs.asdict(self), sort_keys=True).encode()
 
 
 def decode_trim_untrusted(data: bytes) -> TrimState:
-    """Raises CorruptionError."""
+    """Decode the trim znode. Raises CorruptionError."""
     try:
         fields = json.loads(data)
         trim, deleted = fields["trim"], fields["deleted"]

@@ -1,16 +1,20 @@
-"""One session's way into the loglet: which batches go together, what becomes of those whose outcome is unknown.        Pure.
+"""Writer of one session: groups its batches into transactions and resolves those with unknown
+outcome.
 
-Events are methods and return effects. At most one of these is a request to ZooKeeper, and no other is due before its result is
-told: one transaction of a session is under way at a time, with all its batches that waited.
+Events are methods and return effects. At most one effect is a request to ZooKeeper, and no other is
+due before its result arrives: a session has one transaction in flight, with all its batches that
+waited.
 
     offered --> waiting --- Commit ---> in flight --- committed ---> answered
-                  ^  ^                      |
-                  |  '---- unknown: Look, is it there? ----'
+       ^  ^                      |
+       |  '---- unknown: Look, is it there? ----'
 
-The znode of the writer says how far the session is, and a Commit sets it in the version that we know, in one step with the
-slot. So a copy that is late, or sent by somebody else of the same session, can do nothing once another one has.
+The znode of the writer holds the session's progress. A Commit sets it at the known version, in one
+transaction with the slot. So a late copy, or one sent by another process of the same session, has
+no effect once another Commit has succeeded.
 
-Sessions that one sequencer remembers are in `virtuallog.ordering.session_table`; here each one is remembered by its znode.
+A sequencer remembers sessions in `virtuallog.ordering.session_table`; here the znode of each one
+remembers it.
 """
 
 from __future__ import annotations
@@ -34,33 +38,35 @@ from virtuallog.ordering.slots import INDEX_BITS, SLOT
 from virtuallog_loglets.zookeeper.core.records import CHUNK_BYTES, WriterState
 
 WAITING_MAX: Final = 128
-"""Batches of a session; an appender has 64 at most."""
+"""Most waiting batches of a session; an appender has at most 64."""
 SLOTS_MAX: Final = (1 << 31) - (1 << 20)
-"""ZooKeeper numbers with 32 bits, signed. Transactions that are under way when this is reached still have room."""
+"""Most slots. ZooKeeper numbers with 32 bits, signed. Transactions in flight when this is reached
+still have room."""
 ABSENT: Final = -1
-"""The version of a writer's znode that does not exist."""
+"""Version that stands for a writer's znode that does not exist."""
 
 
 @attrs.frozen
 class ReadWriterState:
-    """Read the writer's znode, none older than now, and find the slot of its last bundle."""
+    """Read the writer's znode, no older than now, and find the slot of its last bundle."""
 
 
 @attrs.frozen(kw_only=True)
 class Commit:
-    """Create a slot with these batches, and set the writer's znode, in one step."""
+    """Create a slot with these batches and set the writer's znode, in one transaction."""
 
     batches: tuple[Batch, ...]
     written: WriterState
     version: int
-    """That the writer's znode must have; ABSENT: create it."""
+    """Version that the writer's znode must have; ABSENT to create it."""
     slot: int | None
-    """The slot must be this one."""
+    """Slot that must result; None if any will do."""
 
 
 @attrs.frozen(kw_only=True)
 class Fence:
-    """Set the writer's znode only: what was sent in this version before, and is still under way, comes to nothing."""
+    """Set the writer's znode only. Anything sent at this version before, and still under way, then
+    has no effect."""
 
     written: WriterState
     version: int
@@ -68,12 +74,12 @@ class Fence:
 
 @attrs.frozen
 class AskTail:
-    """Find the tail, none older than now."""
+    """Find the tail, no older than now."""
 
 
 @attrs.frozen
 class ZooKeeperAnswer:
-    """Tell those who wait."""
+    """Answer the callers that wait."""
 
     tickets: tuple[Any, ...]
     outcome: range | VirtualLogError
@@ -89,7 +95,7 @@ class _Offer:
     expected: int | None
     tickets: list[Any]
     maybe: bool = False
-    """A transaction with it had no answer."""
+    """True if a transaction with this batch had no answer."""
 
     def answer(self, outcome: range | VirtualLogError) -> ZooKeeperAnswer:
         return ZooKeeperAnswer(tuple(self.tickets), outcome)
@@ -100,35 +106,36 @@ class _Offer:
 
 @attrs.define(eq=False)
 class ZooKeeperWriter:
-    """See above. Batches of one session, offered by any number of callers."""
+    """Writer of one session, whose batches any number of callers offer."""
 
     _written: WriterState | None = attrs.field(default=None, init=False)
-    """Of the version below; None: there is nothing yet."""
+    """State at the version below; None if there is none yet."""
     _version: int | None = attrs.field(default=ABSENT, init=False)
-    """None: look. At first a session that opens is taken for new: if it is not, that is found out without harm."""
+    """Version of the writer's znode; None if it must be read. A session that opens is taken for new
+    at first: if it is not, that shows without harm."""
     _is_sure: bool = attrs.field(default=False, init=False)
-    """What is above was read, or written, by us."""
+    """True if this client has read or written the state above."""
     _waiting: dict[int, _Offer] = attrs.field(factory=dict, init=False)
-    """By first sequence."""
+    """Waiting batches by first sequence."""
     _flight: list[_Offer] = attrs.field(factory=list, init=False)
     _busy: bool = attrs.field(default=False, init=False)
-    """A request is under way."""
+    """True while a request is in flight."""
     _floor: int = attrs.field(default=0, init=False)
-    """The next slot of ours is at or behind this one."""
+    """Lower bound of the next slot of this session."""
     _sent: WriterState | None = attrs.field(default=None, init=False)
-    """What the writer's znode holds if what is under way happens."""
+    """Content of the writer's znode if the request in flight succeeds."""
     _tail: int = attrs.field(default=0, init=False)
-    """That a conditional batch has met."""
+    """Tail that a conditional batch has met."""
 
     @property
     def is_idle(self) -> bool:
-        """Nobody waits, and nothing is under way."""
+        """True if no caller waits and nothing is in flight."""
         return not self._busy and not self._waiting
 
     # -- callers --------------------------------------------------------------------------------------------------------
 
     def offer(self, batch: Batch, expected: int | None, ticket: Any, *, opens: bool) -> list[Effect]:
-        """A batch is to be placed; the same one may be offered several times."""
+        """Take in a batch to be placed. The same batch may be offered several times."""
         for known in (*self._flight, *self._waiting.values()):
             if known.batch.first_sequence == batch.first_sequence:
                 known.tickets.append(ticket)
@@ -139,7 +146,7 @@ class ZooKeeperWriter:
         return self._next()
 
     def withdraw(self, ticket: Any) -> None:
-        """Nobody waits for this one any more. What has not been sent never will be."""
+        """Forget a caller that no longer waits. What has not been sent never will be."""
         for offer in (*self._flight, *self._waiting.values()):
             if ticket in offer.tickets:
                 offer.tickets.remove(ticket)
@@ -149,12 +156,12 @@ class ZooKeeperWriter:
     # -- results ----------------------------------------------------------------------------------------------------------
 
     def found(self, written: WriterState | None, version: int) -> list[Effect]:
-        """What a Look has shown."""
+        """Take in the result of `ReadWriterState`."""
         self._written, self._version, self._is_sure, self._busy = written, version, True, False
         return self._next()
 
     def committed(self, slot: int, version: int) -> list[Effect]:
-        """The batches in flight are in this slot."""
+        """Take in that the batches in flight are in this slot."""
         assert self._sent is not None
         self._written = self._sent.resolved(slot)
         self._version, self._is_sure, self._busy, self._floor = version, True, False, slot + 1
@@ -166,18 +173,18 @@ class ZooKeeperWriter:
         return [*placed, *self._next()]
 
     def refused(self) -> list[Effect]:
-        """The transaction did nothing, for a reason that is out of the way by now."""
+        """Take in that the transaction did nothing, for a reason that is gone by now."""
         self._take_back()
         return self._next()
 
     def outdated(self) -> list[Effect]:
-        """The transaction did nothing: the writer's znode is in another version."""
+        """Take in that the transaction did nothing, because the writer's znode has another version."""
         self._take_back()
         self._version = None
         return self._next()
 
     def unknown(self) -> list[Effect]:
-        """There is no answer to what was asked last. A transaction may have happened, or may still happen."""
+        """Take in that the last request has no answer. A transaction may have happened, or may still happen."""
         for offer in self._flight:
             offer.maybe = True
         self._take_back()
@@ -185,14 +192,16 @@ class ZooKeeperWriter:
         return self._next()
 
     def mismatched(self, tail: int) -> list[Effect]:
-        """The conditional batch in flight was not placed, or not sent yet, as the tail is another one."""
+        """Take in that the tail is another one: the conditional batch in flight was not placed, or
+        was not sent yet."""
         (offer,) = self._flight
         assert offer.expected is not None
         if offer.expected % SLOT or offer.expected < tail:
             return self._refuse(offer, tail)
         if offer.expected == tail:  # by now
             return self.refused()
-        # The tail may come to it, and a copy of the transaction then: it must not be possible any more.
+        # The tail may reach the expected one, and a copy of the transaction arrive then. It must
+        # be impossible first.
         assert self._version is not None
         self._tail, self._sent = tail, self._written or WriterState(next_sequence=offer.batch.first_sequence)
         return [Fence(written=self._sent, version=self._version)]
@@ -203,11 +212,11 @@ class ZooKeeperWriter:
         return self._refuse(offer, self._tail)
 
     def sealed(self, reason: str = "sealed") -> list[Effect]:
-        """The loglet takes no more, and what was asked last did nothing."""
+        """Take in that the loglet is sealed, and that the last request did nothing."""
         return self._end(lambda offer: SealedError(reason, refused=not offer.maybe))
 
     def failed(self, error: VirtualLogError) -> list[Effect]:
-        """What was asked last cannot be done, and it is not known what became of it."""
+        """Take in that the last request failed with unknown outcome."""
         return self._end(lambda _: error)
 
     # -- inside -----------------------------------------------------------------------------------------------------------
@@ -228,7 +237,7 @@ class ZooKeeperWriter:
         return [offer.answer(error(offer)) for offer in offers]
 
     def _next(self) -> list[Effect]:
-        """Whoever can be answered, and the next request if there is something to do."""
+        """Answer the callers that can be answered, and send the next request if there is something to do."""
         if self._busy or not self._waiting:
             return []
         if not self._is_sure and not any(offer.opens for offer in self._waiting.values()):
@@ -240,7 +249,7 @@ class ZooKeeperWriter:
         return [*answers, *(self._commit(ready) if ready else [])]
 
     def _sort_out(self) -> tuple[list[Effect], list[_Offer]]:
-        """Answers that are known already, and what goes into the next slot. The rest waits for that."""
+        """Answers that are known already, and the batches for the next slot. The rest waits for that slot."""
         answers: list[Effect] = []
         ready: list[_Offer] = []
         offers = sorted(self._waiting.values(), key=lambda offer: offer.batch.first_sequence)
@@ -262,7 +271,7 @@ class ZooKeeperWriter:
         return answers, ready
 
     def _start(self, offers: Iterable[_Offer]) -> int | None:
-        """Where the session goes on; None: it does not exist, and nobody opens it."""
+        """Sequence at which the session goes on; None if it does not exist and no batch opens it."""
         if self._written is not None:
             return self._written.next_sequence
         return next((offer.batch.first_sequence for offer in offers if offer.opens), None)
@@ -305,7 +314,7 @@ class ZooKeeperWriter:
 
 
 def _fits(ready: list[_Offer], offer: _Offer) -> bool:
-    """Whether it may share the slot. A conditional one is alone."""
+    """True if the batch may share the slot. A conditional one is alone."""
     if not ready:
         return True
     if offer.expected is not None or ready[0].expected is not None:

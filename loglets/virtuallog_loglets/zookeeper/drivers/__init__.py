@@ -1,1 +1,4 @@
-"""Drivers of a ZooKeeperLoglet: append, read, tail check, trim and release over the znodes port, and its kazoo adapter. May import core and config."""
+"""Drivers of a ZooKeeperLoglet over the znodes port, and the port's kazoo adapter.
+
+Append, read, tail check, trim and release. May import core and config.
+"""

@@ -1,7 +1,8 @@
-"""The znodes that every loglet has, and what makes one that is not there: never created, wiped, or dropped.
+"""Base znodes of a loglet: created on first use, and checked against being wiped or dropped.
 
-Whoever appends or seals first makes them, all in one step; the others find them. Who has seen them once never makes them again,
-and does not take others for them: a ZooKeeper that has lost its data would look like a fresh loglet.
+The first client that appends or seals creates them, all in one transaction; the others find them. A
+client that has seen them never creates them again, and does not take others for them: a ZooKeeper
+that has lost its data would look like a fresh loglet.
 """
 
 from __future__ import annotations
@@ -19,26 +20,26 @@ from virtuallog_loglets.zookeeper.core.records import OPEN, RELEASED, SEALED, Tr
 
 DROPPED: Final = "the chain no longer holds this segment"
 _ROUNDS: Final = 8
-"""Of making, or sealing; each next one comes only if somebody else has just made a part of it."""
+"""Most rounds of creating or sealing. Another one comes only if another client has just created a part."""
 
 _SEALED = CrashPoint("zookeeper: the seal is set, nobody has been told")
 
 
 @attrs.define(eq=False)
 class BaseZnodes:
-    """One client's knowledge of them."""
+    """One client's knowledge of a loglet's base znodes."""
 
     layout: ZooKeeperLayout
     _znodes: Znodes
     _creation_id: CreationId | None = attrs.field(default=None, init=False)
-    """None: not seen yet."""
+    """Creation id of the loglet; None if it has not been seen yet."""
 
     @property
     def was_seen(self) -> bool:
         return self._creation_id is not None
 
     def recognise(self, stat: Stat) -> None:
-        """This is the birth of the loglet, as a stat of one of its znodes has shown it.
+        """Learn or compare the loglet's creation id from the stat of one of its znodes.
 
         Raises:
             CorruptionError: it was another one before.
@@ -50,7 +51,7 @@ class BaseZnodes:
             raise self.lost("there is another one in its place")
 
     def missing(self) -> None:
-        """Something that every loglet has does not exist, as a fresh read has shown.
+        """Note that a base znode does not exist, as a fresh read has shown.
 
         Raises:
             CorruptionError: it did exist.
@@ -62,15 +63,16 @@ class BaseZnodes:
         return CorruptionError(f"ZooKeeper has lost loglet {self.layout.segment}: {what}")
 
     def check_dropped(self, seal: Znode | None) -> None:
-        """Raises SealedError if this says that the loglet has left the chain."""
+        """Raise SealedError if the seal says that the loglet has left the chain."""
         if seal is not None and seal.data == RELEASED:
             raise SealedError(DROPPED, refused=True)
 
     async def make(self, *, sealed: bool = False) -> None:
-        """On return the loglet exists. Somebody else may have made it, and need not have sealed it.
+        """Create the loglet. It exists on return. Another client may have created it, perhaps
+        without a seal.
 
         Raises:
-            UnavailableError: unknown.
+            UnavailableError: the outcome is unknown.
             CorruptionError: it did exist.
         """
         self.missing()
@@ -93,7 +95,11 @@ class BaseZnodes:
         raise UnavailableError(f"the znode {layout.root} comes and goes")
 
     async def seal(self) -> None:
-        """See `Loglet.seal`. A loglet that does not exist is made, and sealed in the same step: a late first append finds it so."""
+        """Seal the loglet (see `Loglet.seal`).
+
+        A loglet that does not exist is created and sealed in one transaction: a late first append
+        finds it sealed.
+        """
         for _ in range(_ROUNDS):
             try:
                 (stat,) = await self._znodes.multi([Set(self.layout.base, SEALED, 0)])
@@ -110,7 +116,7 @@ class BaseZnodes:
 
 
 async def make_root(root: str, znodes: Znodes) -> None:
-    """On return there is the znode that loglets are made below."""
+    """Create the znode below which loglets are created. It exists on return."""
     for path in ancestors_of(root):
         with suppress(ZnodeExistsError):
             await znodes.multi([Create(path)])

@@ -1,10 +1,15 @@
-"""`virtuallog.contract.znodes.Znodes` by way of kazoo: one connection to a ZooKeeper, for all loglets in it that an environment opens.
+"""Adapter of `virtuallog.contract.znodes.Znodes` to kazoo: one connection to a ZooKeeper per
+environment.
 
-* Nothing is handed to kazoo unless it is connected: kazoo would keep it until it is, and send it long after we gave it up.
-* All requests of a call are handed over together, so they travel over one connection, in order; if that breaks, kazoo fails
-  all of them. A read in the same session never shows anything older than what an answer before has shown.
-* `fresh`: a transaction that checks the root of the tree, which takes a quorum, goes ahead of the reads.
-* A session that expires takes nothing with it, as there are no ephemeral znodes: kazoo begins another one.
+* Nothing is handed to kazoo unless it is connected. Otherwise kazoo would keep it, and send it long
+  after the caller gave up.
+* All requests of a call are handed over together, so they travel over one connection, in order. If
+  that breaks, kazoo fails all of them. A read in the same session never shows anything older than
+  an earlier answer.
+* `fresh`: a transaction that checks the root of the tree, which takes a quorum, goes ahead of the
+  reads.
+* An expired session takes nothing with it, as there are no ephemeral znodes: kazoo begins another
+  one.
 """
 
 from __future__ import annotations
@@ -39,16 +44,17 @@ from virtuallog.runtime.zookeeper_client import KazooBridge
 from virtuallog_loglets.zookeeper.config import ZooKeeperConfig
 
 ANSWER_SECONDS: Final = 4.0
-"""For one answer, connecting included; less than an append takes patience, so that it can find out what became of it."""
+"""Time limit for one answer, in seconds, connecting included. It is shorter than that of an append,
+which can then find out what became of it."""
 SESSION_SECONDS: Final = 6.0
-"""kazoo looks for another server after two thirds of it without a word."""
+"""Session timeout in seconds. kazoo looks for another server after two thirds of it without an answer."""
 
 log = structlog.get_logger(__name__)
 
 
 @attrs.frozen
 class _Link:
-    """What one call uses, and how long."""
+    """Connection and deadline of one call."""
 
     client: Any
     bridge: KazooBridge
@@ -57,14 +63,14 @@ class _Link:
 
 @attrs.define(eq=False)
 class KazooZnodes:
-    """One client. Connects with its first call, and lives as long as the environment's nursery."""
+    """One client. It connects on its first call and lives as long as the environment's nursery."""
 
     _hosts: str
     _environment: Environment
     _client: Any = attrs.field(default=None, init=False)
     _bridge: KazooBridge | None = attrs.field(default=None, init=False)
     _changes: trio.Event = attrs.field(factory=trio.Event, init=False)
-    """Set, and then replaced, when the connection has changed: so it wakes all who wait."""
+    """Event that is set and replaced whenever the connection changes, so it wakes all waiters."""
     is_closed: bool = attrs.field(default=False, init=False)
 
     def serves(self, config: ZooKeeperConfig, environment: Environment) -> bool:
@@ -106,7 +112,7 @@ class KazooZnodes:
     # -- the connection -----------------------------------------------------------------------------------------------
 
     async def _connect(self) -> _Link:
-        """Wait until there is a connection.
+        """Wait for a connection.
 
         Raises:
             UnavailableError: there is none. Nothing was sent.
@@ -122,14 +128,16 @@ class KazooZnodes:
         if not self._client.connected:
             with clock.timeout(ANSWER_SECONDS):
                 await self._wait_connected()
-        # What is sent without time for an answer is unknown.
+        # What is sent without time for an answer has an unknown outcome.
         if not self._client.connected or clock.monotonic() >= deadline:
             raise UnavailableError(f"ZooKeeper: no connection to {self._hosts}: nothing was done")
         return _Link(self._client, self._bridge, deadline)
 
     async def _wait_connected(self) -> None:
         while not self._client.connected:
-            await self._changes.wait()  # it changes on another thread, but that is told in this loop: never in between
+            # it changes on another thread, but this loop learns of it in a callback: never in
+            # between
+            await self._changes.wait()
 
     async def _live(self, client: Any) -> None:
         try:
@@ -139,7 +147,7 @@ class KazooZnodes:
             await zookeeper_client.close_client(client)
 
     def _changed(self, state: object) -> None:
-        """Called on a thread of kazoo."""
+        """Take a state change. Called on a thread of kazoo."""
         assert self._bridge is not None
         self._bridge.call_soon(lambda: self._note(str(state)))
 
@@ -151,7 +159,7 @@ class KazooZnodes:
         self._changes = trio.Event()
 
     async def _answer(self, link: _Link, pending: Any) -> Any:
-        """None: there is no such znode."""
+        """Wait for an answer; None if the znode does not exist."""
         from kazoo.exceptions import AuthFailedError, KazooException, NoAuthError, NoNodeError
 
         try:
@@ -167,12 +175,13 @@ class KazooZnodes:
 
 @attrs.define(eq=False)
 class KazooConnections:
-    """Connects the loglets of a provider: one connection for all in the same ZooKeeper that one environment has opened."""
+    """Connections of a provider's loglets: one for all in the same ZooKeeper that one environment
+    has opened."""
 
     _open: list[KazooZnodes] = attrs.field(factory=list, init=False)
 
     def __call__(self, config: ZooKeeperConfig, environment: Environment) -> KazooZnodes:
-        """A client that connects when it is first used."""
+        """Client for a config. It connects when it is first used."""
         self._open = [client for client in self._open if not client.is_closed]
         for client in self._open:
             if client.serves(config, environment):
@@ -194,7 +203,8 @@ def _add(transaction: Any, operation: Operation) -> None:
 
 
 def _check_untrusted(operations: Sequence[Operation], results: Sequence[Any]) -> None:
-    """Raise what made the transaction fail: one operation, while the others were rolled back or not tried."""
+    """Raise the error of the operation that made the transaction fail. The others were rolled back
+    or not tried."""
     from kazoo import exceptions as kazoo
 
     refusals: dict[type, type[RefusedError]] = {

@@ -1,8 +1,9 @@
-"""Frees what a loglet took that has left the chain.
+"""Release of a loglet that has left the chain: frees its znodes.
 
-First a tombstone takes the place of the seal: from then on nobody can append, or make the loglet anew, whatever he believes of the
-chain. It stays, a hundred bytes for each segment that ever was. Then all below it is deleted, some at a time. Anybody may do it, and
-go on where somebody else has ended.
+First a tombstone takes the place of the seal. From then on no client can append or create the
+loglet again, even with an old view of the chain. The tombstone stays: a hundred bytes for each
+segment that ever was. Then everything below it is deleted, some at a time. Any client may do it,
+and continue where another one stopped.
 """
 
 from __future__ import annotations
@@ -20,22 +21,22 @@ from virtuallog_loglets.zookeeper.core.records import RELEASED
 from virtuallog_loglets.zookeeper.drivers.base_znodes import BaseZnodes
 
 DELETES_MAX: Final = 256
-"""In one step."""
+"""Most deletes in one transaction."""
 _ROUNDS: Final = 100
-"""In a row in which others have been faster: then they will finish it."""
+"""Most rounds in a row in which other clients have been faster: then they will finish it."""
 
 _TOMBSTONE_SET = CrashPoint("zookeeper: a released loglet has its tombstone, nothing is deleted", rare=True)
 
 
 @attrs.frozen(eq=False)
 class LogletRelease:
-    """Of one loglet."""
+    """Release of one loglet."""
 
     _layout: ZooKeeperLayout
     _znodes: Znodes
 
     async def run(self) -> None:
-        """On return nothing is left but the tombstone. See `virtuallog.contract.provider.SupportsExternalRelease`."""
+        """Delete all but the tombstone. See `virtuallog.contract.provider.SupportsExternalRelease`."""
         await self._write_tombstone()
         _TOMBSTONE_SET.reached()
         layout = self._layout
@@ -45,7 +46,8 @@ class LogletRelease:
         await self._delete([layout.trim])
 
     async def _write_tombstone(self) -> None:
-        """One that was never made gets a tombstone, too: somebody may be about to make it."""
+        """Write the tombstone, also for a loglet that was never created: another client may be
+        about to create it."""
         try:
             await self._znodes.multi([Set(self._layout.base, RELEASED)])
         except NoZnodeError:
@@ -59,11 +61,11 @@ class LogletRelease:
                 return
             for first in range(0, len(names), DELETES_MAX):
                 if not await self._delete([f"{parent}/{name}" for name in names[first : first + DELETES_MAX]]):
-                    break  # somebody else deletes: see what is left
+                    break  # another client deletes: see what is left
         raise UnavailableError(f"loglet {self._layout.segment} is being released by others")
 
     async def _delete(self, paths: list[str]) -> bool:
-        """False: some of them are gone already."""
+        """Delete znodes in one transaction; False if some of them are gone already."""
         with suppress(NoZnodeError, NotEmptyError):
             await self._znodes.multi([Delete(path) for path in paths])
             return True

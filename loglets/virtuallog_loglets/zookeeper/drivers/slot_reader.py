@@ -1,4 +1,4 @@
-"""Reads slots, several at once, and says of what is not there why it is not: trimmed, dropped, not written, lost."""
+"""Reader of slots, several at once. It tells why a slot is missing: trimmed, dropped, not written, or lost."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from virtuallog_loglets.zookeeper.drivers.base_znodes import BaseZnodes
 from virtuallog_loglets.zookeeper.drivers.slots import ZooKeeperSlots
 
 FIRST_SLOTS: Final = 2
-"""Asked for together at first. How large they are says how many are asked for next."""
+"""Slots requested together at first. Their size decides how many are requested next."""
 SLOTS_MAX: Final = 32
-"""Asked for together: enough to fill the time that an answer takes; 28 MB, if all are as large as can be."""
+"""Most slots requested together: enough to fill the time of an answer; 28 MB if all are of the largest size."""
 
 
 @attrs.frozen(eq=False)
 class SlotReader:
-    """Of one client of a loglet."""
+    """Slot reader of one client of a loglet."""
 
     _layout: ZooKeeperLayout
     _znodes: Znodes
@@ -57,12 +57,14 @@ class SlotReader:
         return found.result()
 
     async def _ask_again(self, slot: int, found: _Found) -> Sequence[Placed]:
-        """The server that was asked may lag behind; then a fresh answer has it."""
+        """Read a missing slot again: the server that answered may lag, and a fresh answer has it."""
         layout, segment = self._layout, self._layout.segment
-        # The tail is read before the slot, or one that is written in between were lost.
+        # The tail is read before the slot; otherwise a slot written in between would count as
+        # lost.
         seal, batches, znode = await self._znodes.read([layout.base, layout.batches, layout.slot(slot)], fresh=True)
         body = await self._body(znode, found)
-        # The trim point is read behind the slot and its chunks: whoever deletes them has moved it before.
+        # The trim point is read after the slot and its chunks: a client that deletes them has
+        # moved it before.
         (trim,) = await self._znodes.read([layout.trim], fresh=True)
         self._base_znodes.check_dropped(seal)
         if seal is None or trim is None or batches is None:
@@ -81,7 +83,7 @@ class SlotReader:
         return found.result()
 
     async def _body(self, znode: Znode | None, found: _Found) -> bytes | None:
-        """What a slot stands for. None: there is no such slot, or not all of it, or it is damaged."""
+        """Bundle of a slot; None if the slot or a part of it is missing, or it is damaged."""
         try:
             return None if znode is None else await self._slots.body_untrusted(znode.data)
         except CorruptionError as error:
@@ -91,7 +93,7 @@ class SlotReader:
 
 @attrs.define(eq=False)
 class _Found:
-    """What lies in [start, stop), as far as it has been read."""
+    """Result of a read so far: what lies in [start, stop)."""
 
     start: int
     stop: int
@@ -99,7 +101,7 @@ class _Found:
     damage: VirtualLogError | None = None
 
     def add_untrusted(self, slot: int, body: bytes, znode: Znode) -> bool:
-        """False: it is damaged."""
+        """Add a slot; False if it is damaged."""
         try:
             parts = places.open_untrusted(body, 0, slot << INDEX_BITS, znode.stat.ctime_ms)
         except (MalformedError, CorruptionError) as error:
@@ -110,7 +112,7 @@ class _Found:
         return True
 
     def result(self) -> list[Placed]:
-        """Raises CorruptionError if there is nothing, as it is damaged."""
+        """The items found. Raises CorruptionError if there are none because of damage."""
         if not self.items and self.damage is not None:
             raise CorruptionError(f"offset {self.start} is damaged: {self.damage}")
         return self.items

@@ -1,4 +1,5 @@
-"""Slots and what is in them: written whole or in chunks, read several at once, found by the transaction that made them."""
+"""Contents of slots: written whole or in chunks, read several at once, found by the transaction
+that created them."""
 
 from __future__ import annotations
 
@@ -18,25 +19,26 @@ from virtuallog_loglets.zookeeper.core.layout import ZooKeeperLayout
 from virtuallog_loglets.zookeeper.core.records import CHUNK_BYTES, ChunkManifest, decode_manifest_untrusted
 
 PROBES: Final = 16
-"""Slots looked at together when one is searched for."""
+"""Slots probed together in a search for one."""
 
 _CHUNK = CrashPoint("zookeeper: one chunk more of a large batch is written, its slot is not", rare=True)
 
 
 @attrs.frozen(eq=False)
 class ZooKeeperSlots:
-    """Of one loglet."""
+    """Slots of one loglet."""
 
     _layout: ZooKeeperLayout
     _znodes: Znodes
 
     async def prepare(self, batches: Sequence[Batch]) -> bytes:
-        """What the slot of these batches is to hold. If that is too much for a znode, all of it is in chunks on return.
+        """Content of the slot for these batches. If that is too much for a znode, its chunks have
+        been written on return.
 
         Raises:
             BadVersionError: the loglet is sealed.
             NoZnodeError: it does not exist.
-            UnavailableError: some chunks may be written, now or later: the same ones when it is tried again.
+            UnavailableError: some chunks may be written, now or later. A repeated attempt writes the same ones.
         """
         body = bundle.join(batches)
         if len(body) <= CHUNK_BYTES:
@@ -50,13 +52,14 @@ class ZooKeeperSlots:
         return manifest.encode()
 
     async def read(self, start: int, stop: int) -> tuple[Znode | None, Sequence[Znode | None]]:
-        """What they are in, and the slots in [start, stop), as they are in ZooKeeper. None: not on the server that answers."""
+        """The `batches` znode and the slots in [start, stop), as stored. None for each that the
+        answering server lacks."""
         numbers = range(start, stop)
         batches, *found = await self._znodes.read([self._layout.batches, *map(self._layout.slot, numbers)])
         return batches, found
 
     async def body_untrusted(self, data: bytes) -> bytes | None:
-        """The bundle that a slot stands for; None: a chunk of it is not on the server that answers.
+        """The bundle that a slot stands for; None if the answering server lacks a chunk.
 
         Raises:
             CorruptionError: the chunks are not what was written.
@@ -73,9 +76,9 @@ class ZooKeeperSlots:
         return body
 
     async def find(self, zxid: int, low: int, high: int) -> int | None:
-        """The slot in [low, high) that this transaction made; None: it has been trimmed.
+        """Slot in [low, high) that this transaction created; None if it has been trimmed.
 
-        Slots are made in the order of transactions, and deleted from the beginning.
+        Slots are created in the order of transactions and deleted from the beginning.
         """
         while low < high:
             step = -(-(high - low) // PROBES)

@@ -1,10 +1,12 @@
-"""Where the loglet ends: asked for many callers at once, and polled for those who wait.
+"""Tail check: one read for many callers at once, and polling for those that wait.
 
-The tail is the version of the znode `batches`, which every append sets. It is read first, the seal second; if that is set, the
-tail once more: no append comes after a seal that ZooKeeper has carried out, so that one is final.
+Tail first, seal bit second. The tail is the version of the znode `batches`, which every append
+sets. It is read first, the seal second. If the seal is set, the tail is read once more: no append
+comes after a seal that ZooKeeper has carried out, so this tail is final.
 
-Waiting is by polling, one poll for all who wait: a watch is lost with the connection, must be set anew after each append, and
-with many appends costs as much as polling. Polls are answered by one server, without a quorum, so they may lag a little.
+Waiting is by polling, one poll for all waiters. A watch is lost with the connection, must be set
+anew after each append, and costs as much as polling if there are many appends. One server answers
+polls, without a quorum, so they may lag a little.
 """
 
 from __future__ import annotations
@@ -23,22 +25,22 @@ from virtuallog_loglets.zookeeper.core.layout import ZooKeeperLayout
 from virtuallog_loglets.zookeeper.drivers.base_znodes import DROPPED, BaseZnodes
 
 WAIT_SECONDS: Final = 2.0
-"""How long `wait_tail` waits before it returns the tail as it is."""
+"""Time in seconds that `wait_tail` waits before it returns the tail unchanged."""
 POLL_SECONDS: Final = (0.01, 0.1)
-"""After news, and when there have been none for long; between them it doubles."""
+"""Poll interval in seconds, after news and after a long time without; between the two it doubles."""
 
 
 @attrs.define(eq=False)
 class _Waiting:
-    """Somebody who has asked."""
+    """A waiting caller."""
 
     past: int = -1
-    """Waits for a tail beyond this one."""
+    """The caller waits for a tail beyond this one."""
     _done: trio.Event = attrs.field(factory=trio.Event, init=False)
     _outcome: Tail | VirtualLogError | None = attrs.field(default=None, init=False)
 
     def is_told(self, found: Tail | VirtualLogError) -> bool:
-        """Tell him, if that is what he waits for."""
+        """Deliver an outcome if the caller waits for it. Returns True if it was delivered."""
         if isinstance(found, Open) and found.tail <= self.past:
             return False
         self._outcome = found
@@ -55,22 +57,23 @@ class _Waiting:
 
 @attrs.define(eq=False)
 class ZooKeeperTailCheck:
-    """Of one client of a loglet."""
+    """Tail checks of one client of a loglet."""
 
     _layout: ZooKeeperLayout
     _znodes: Znodes
     _base_znodes: BaseZnodes
     _environment: Environment
     known: int = attrs.field(default=0, init=False)
-    """The highest tail that this client has seen."""
+    """Highest tail that this client has seen."""
     _asking: list[_Waiting] = attrs.field(factory=list, init=False)
-    """For a look that has not begun yet."""
+    """Callers of the next check, which has not begun yet."""
     _is_looking: bool = attrs.field(default=False, init=False)
     _polling: list[_Waiting] = attrs.field(factory=list, init=False)
     _is_polling: bool = attrs.field(default=False, init=False)
 
     async def check(self) -> Tail:
-        """As new as the call. Those who come while one look is under way share the next one."""
+        """Check the tail; the result is no older than the call. Callers that come during a check
+        share the next one."""
         waiting = _Waiting()
         self._asking.append(waiting)
         if not self._is_looking:
@@ -96,21 +99,23 @@ class ZooKeeperTailCheck:
         return await self.check()
 
     async def look(self, *, fresh: bool) -> Tail:
-        """Raises SealedError if the loglet has been dropped, CorruptionError if ZooKeeper has lost it."""
+        """Read tail and seal. Raises SealedError if the loglet has been dropped, CorruptionError if
+        ZooKeeper has lost it."""
         layout, known = self._layout, self.known
         batches, seal, again = await self._znodes.stats([layout.batches, layout.base, layout.batches], fresh=fresh)
         if seal is None:
             if fresh:
                 self._base_znodes.missing()
             return Open(self.known)
-        if again is None:  # it was made in one step with what has been read before
+        if again is None:  # it was created in one transaction with the first reads
             raise SealedError(DROPPED, refused=True)
         self._base_znodes.recognise(again)
         is_sealed = seal.version > 0
         if batches is None and not is_sealed:
-            return Open(self.known)  # made between one read and the next
+            return Open(self.known)  # created between one read and the next
         tail = (batches if batches is not None and not is_sealed else again).version << INDEX_BITS
-        # Against what was known when it was asked: an append of our own may be acknowledged before the older answer is here.
+        # Compare with what was known at the call: an append of this client may be acknowledged
+        # before the older answer arrives.
         if fresh and tail < known:
             raise self._base_znodes.lost(f"it ends at {tail}, and has ended at {known}")
         self.known = max(self.known, tail)

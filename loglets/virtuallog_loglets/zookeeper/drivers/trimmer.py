@@ -1,7 +1,8 @@
-"""Trims: the trim point is moved first, then the slots below it are deleted, in the background.
+"""Trims: the trim point is moved first, then the slots below it are deleted in the background.
 
-Each step of deleting moves `deleted` in the same transaction, in the version that was read: two who delete do not get into each
-other's way, a late copy does nothing, and who comes after a crash goes on where it ended. That is whoever trims next.
+Each step of deleting moves `deleted` in the same transaction, at the version that was read. So two
+deleting clients do not disturb each other, and a late copy does nothing. After a crash, the next
+client that trims continues.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from virtuallog_loglets.zookeeper.drivers.base_znodes import DROPPED, BaseZnodes
 from virtuallog_loglets.zookeeper.drivers.slots import ZooKeeperSlots
 
 DELETES_MAX: Final = 128
-"""Slots in one step: some milliseconds of ZooKeeper's time, in which appends wait."""
+"""Most slots deleted in one step: some milliseconds of ZooKeeper's time, in which appends wait."""
 _ROUNDS: Final = 16
-"""Each next one comes only if somebody else has just trimmed."""
+"""Most attempts to move the trim point. Another one comes only if another client has just trimmed."""
 _TRIES: Final = 5
-"""Of deleting, while ZooKeeper does not answer; then it is left to the next trim."""
+"""Most attempts to delete while ZooKeeper does not answer. Then the next trim continues."""
 _PAUSE_SECONDS: Final = 0.5
 
 _TRIMMED = CrashPoint("zookeeper: the trim point has moved, nothing is deleted")
@@ -39,7 +40,7 @@ _DELETED = CrashPoint("zookeeper: some of the trimmed slots are deleted", rare=T
 
 @attrs.define(eq=False)
 class ZooKeeperTrimmer:
-    """Of one client of a loglet."""
+    """Trimmer of one client of a loglet."""
 
     _layout: ZooKeeperLayout
     _znodes: Znodes
@@ -52,7 +53,8 @@ class ZooKeeperTrimmer:
         """See `Loglet.prefix_trim`."""
         layout = self._layout
         for _ in range(_ROUNDS):
-            # Each is read by itself, this one first: what is made in one step with it is there by then, or gone for good.
+            # Each is read by itself, this one first: what was created in one transaction with it
+            # exists by then, or is gone for good.
             seal, batches, found = await self._znodes.read([layout.base, layout.batches, layout.trim], fresh=True)
             if seal is None:
                 self._base_znodes.missing()
@@ -88,16 +90,16 @@ class ZooKeeperTrimmer:
                         return
                     tries = 0
                     _DELETED.reached()
-                except (RetryableError, RefusedError):  # or somebody else deletes: then the next look shows it
+                except (RetryableError, RefusedError):  # or another client deletes: then the next look shows it
                     tries += 1
                     await self._environment.clock.sleep(_PAUSE_SECONDS)
         except VirtualLogError:
-            pass  # lost or forbidden: who reads or trims is told
+            pass  # lost or forbidden: readers and the next trim report it
         finally:
             self._is_deleting = False
 
     async def _delete_some(self) -> bool:
-        """False: there is nothing left to do."""
+        """Delete one step's slots; False if there is nothing left to do."""
         (found,) = await self._znodes.read([self._layout.trim], fresh=True)
         if found is None:  # dropped
             return False
@@ -111,7 +113,8 @@ class ZooKeeperTrimmer:
         return True
 
     async def _deletes(self, numbers: range) -> list[Operation]:
-        """Whatever is there of these slots. Only what is as small as a manifest has to be read for that."""
+        """Deletes for all that exists of these slots. Only slots of a manifest's size have to be
+        read for that."""
         paths = [self._layout.slot(number) for number in numbers]
         stats = await self._znodes.stats(paths)
         there = [path for path, stat in zip(paths, stats, strict=True) if stat is not None]

@@ -1,12 +1,12 @@
-"""Runs the writers of a loglet's client: carries out what `writer.py` wants, and wakes those who wait.
+"""Driver of the writers of a loglet's client: sends their transactions and wakes their callers.
 
-What is under way for a session is carried on in the environment's nursery: a caller who goes away leaves a batch that may yet
-be placed, and takes nothing with him that others wait for.
+What is in flight for a session goes on in the environment's nursery. A cancelled caller leaves a
+batch that may yet be placed, and cancels nothing that others wait for.
 
     check the seal | set, or create, the writer | set `batches` | create the slot         one multi, in this order
     index 0          1                            2               3
 
-Which operation was refused says why; nothing has happened then.
+The index of the refused operation tells the reason; then nothing has happened.
 """
 
 from __future__ import annotations
@@ -52,20 +52,21 @@ from virtuallog_loglets.zookeeper.drivers.slots import ZooKeeperSlots
 from virtuallog_loglets.zookeeper.drivers.tail_check import ZooKeeperTailCheck
 
 APPEND_SECONDS: Final = 5.0
-"""How long an append may take before its outcome is called unknown and it is offered again."""
+"""Time limit for an append, in seconds. Then its outcome is called unknown and it is offered again."""
 PAUSE_SECONDS: Final = 0.05
-"""Before ZooKeeper is asked again that has not answered."""
+"""Pause in seconds before a ZooKeeper that has not answered is asked again."""
 SESSIONS_MAX: Final = 16_384
-"""In one loglet: each leaves a znode of up to 1 KB, and none is forgotten while the loglet lives. Then it wants a successor."""
+"""Most sessions in one loglet. Each leaves a znode of up to 1 KB, and none is forgotten while the
+loglet lives. Beyond that the loglet needs a successor."""
 IDLE_WRITERS_MAX: Final = 256
-"""Sessions of this client whose state is kept in memory though nothing is under way. It can be read again."""
+"""Most idle sessions of this client whose state is kept in memory. It can be read again."""
 
 _PLACED = CrashPoint("zookeeper: a slot is created, nobody has been told")
 
 
 @attrs.define(eq=False)
 class _Ticket:
-    """A caller."""
+    """A waiting caller."""
 
     _done: trio.Event = attrs.field(factory=trio.Event, init=False)
     _outcome: range | VirtualLogError | None = attrs.field(default=None, init=False)
@@ -92,7 +93,7 @@ class _Session:
 
 @attrs.define(eq=False)
 class ZooKeeperWriterDriver:
-    """Of one client of a loglet."""
+    """Writers of one client of a loglet."""
 
     _layout: ZooKeeperLayout
     _znodes: Znodes
@@ -101,7 +102,7 @@ class ZooKeeperWriterDriver:
     _slots: ZooKeeperSlots
     _environment: Environment
     _sessions: dict[SessionId, _Session] = attrs.field(factory=dict, init=False)
-    """The one that was used last is the last one."""
+    """Sessions, the most recently used one last."""
 
     async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None) -> range:
         """See `Loglet.append`."""
@@ -180,7 +181,8 @@ class ZooKeeperWriterDriver:
         assert isinstance(stat, Stat)
         _PLACED.reached()
         self._base_znodes.recognise(stat)
-        # Slots are numbered by the children that were created, and `batches` is set once for each: the two go together.
+        # Slots are numbered by the children that were created, and `batches` is set once for
+        # each: the two go together.
         self._tails.known = max(self._tails.known, stat.version << INDEX_BITS)
         return writer.committed(stat.version - 1, commit.version + 1)
 
@@ -207,7 +209,7 @@ class ZooKeeperWriterDriver:
 
     async def _look(self, session: _Session) -> list[Effect]:
         layout = self._layout
-        # The tail is read behind the writer: the slot of what that names is below it.
+        # The tail is read after the writer: the slot that the writer names is below it.
         seal, found, batches = await self._znodes.read(
             [layout.base, layout.writer(session.name), layout.batches], fresh=True
         )
@@ -235,7 +237,7 @@ class ZooKeeperWriterDriver:
         return session.writer.fenced(fence.version + 1)
 
     async def _check_room(self) -> None:
-        """Raises ReconfigurationNeededError if too many sessions have appended here."""
+        """Raise ReconfigurationNeededError if too many sessions have appended here."""
         (writers,) = await self._znodes.stats([self._layout.writers])
         if writers is not None and writers.children >= SESSIONS_MAX:
             raise ReconfigurationNeededError(f"{SESSIONS_MAX} sessions have appended to loglet {self._layout.segment}")

@@ -58,7 +58,7 @@ class Server:
     """A LogServer core on a WAL whose syncs are under control: nothing is durable before `sync`."""
 
     written: list[tuple[Address, WalRecord]] = attrs.field(factory=list)
-    """What the disk has."""
+    """Records on the disk."""
     answers: dict[Any, Any] = attrs.field(factory=dict)
     other_effects: list[Effect] = attrs.field(factory=list)
     core: LogServer = attrs.field(init=False)

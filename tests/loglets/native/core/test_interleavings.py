@@ -1,11 +1,13 @@
-"""Random interleavings of the cores: checks, seals and repairs of several clients race with one another.
+"""Random interleavings of the cores: checks, seals and repairs of several clients race with one
+another.
 
-A world of LogServer cores (`parts.Server`) and `NativeTailCheck` cores; every message is delivered at a moment that a seeded
-generator chooses, in any order. Some entries were stored on a few servers before; no sequencer completes them. What
-must hold, whatever happens (specs/delos.md, section 10, I4 to I6):
+A world of LogServer cores (`log_server_bench.Server`) and `NativeTailCheck` cores. A seeded
+generator chooses the moment of every delivery, in any order. Some entries were stored on a few
+servers before; no sequencer completes them. These must hold in every interleaving (specs/delos.md,
+section 10, I4 to I6):
 
-* nobody is told Open(x) with x above a tail that anybody was told as sealed: the segment may have ended there;
-* a sealed tail, once told, covers every acknowledged entry, and its entries are on a majority.
+* no check answers Open(x) with x above a tail that any check has answered as sealed: the segment may have ended there;
+* a sealed tail, once answered, covers every acknowledged entry, and its entries are on a majority.
 """
 
 from __future__ import annotations
@@ -185,7 +187,7 @@ def test_item_30_no_interleaving_shows_an_open_tail_above_a_sealed_one(servers: 
 def test_item_30_without_the_r2_round_such_interleavings_are_found(
     servers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the paper describes, literally, goes wrong: this test proves that the one above could fail."""
+    """The algorithm as literally published goes wrong: this proves that the test above could fail."""
     monkeypatch.setattr(NativeTailCheck, "_check_unsealed_again", lambda self: self._finish(Open(self._target)))
 
     with pytest.raises(AssertionError):

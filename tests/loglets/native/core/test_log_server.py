@@ -249,7 +249,7 @@ def test_a_waiter_is_answered_by_a_durable_wave_a_known_tail_a_seal_or_time() ->
 
 
 def test_a_waiter_does_not_wait_for_ever() -> None:
-    """After some ticks it is told the state as it is."""
+    """After some ticks it gets the present state."""
     server = Server()
     server.ask("wait", NativeWaitTail(segment=SEGMENT, past=0, known_tail=0))
     for _ in range(WAIT_TICKS - 1):
@@ -263,7 +263,7 @@ def test_a_waiter_does_not_wait_for_ever() -> None:
 
 
 def test_waiters_are_bounded() -> None:
-    """Another one is told the state as it is, at once: who needs a tail to go on can still see it come."""
+    """Another one gets the present state at once: a client that needs a tail to go on can still see it come."""
     server = Server()
     for n in range(WAITERS_MAX):
         server.ask(str(n), NativeWaitTail(segment=SEGMENT, past=0, known_tail=0))

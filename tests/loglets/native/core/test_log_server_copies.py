@@ -25,7 +25,8 @@ OLD_SEGMENTS = [NativeGetState, NativeSeal, lambda segment: NativeWaitTail(segme
 
 @pytest.mark.parametrize("make", OLD_SEGMENTS, ids=["state", "seal", "wait"])
 def test_a_server_does_not_speak_for_the_disk_whose_place_it_took(make: Callable[..., Any]) -> None:
-    """BookKeeper's limbo: "nothing here" from somebody who may have forgotten would lose what a majority had."""
+    """BookKeeper's limbo: "nothing here" from a server that may have forgotten would lose what a
+    majority had."""
     server = Server()
     server.core.joined = SEGMENT.version
 
@@ -38,7 +39,7 @@ def test_a_server_does_not_speak_for_the_disk_whose_place_it_took(make: Callable
 
 
 def test_a_loglet_of_later_is_served_as_by_anybody() -> None:
-    """What came after it joined, it has seen all of."""
+    """A server has seen everything of a loglet that was created after it joined."""
     server = Server()
     server.core.joined = SEGMENT.version - 1
 
@@ -62,7 +63,8 @@ def copied(server: Server, *waves: Wave) -> Any:
 
 
 def test_what_was_copied_to_a_server_that_joined_later_is_served() -> None:
-    """Whoever copies says when all of it is there; from then on, also after a restart, the server has the loglet."""
+    """Re-replication says when all of it is there; from then on, also after a restart, the server
+    has the loglet."""
     server = Server()
     server.core.joined = SEGMENT.version
 

@@ -12,7 +12,7 @@ from virtuallog_loglets.native.messages import NativeReadWaves, NativeSeal, Nati
 
 
 def test_item_40_a_trim_is_clamped_to_what_is_committed() -> None:
-    """Trimming past the known tail would drop what nobody has yet."""
+    """Trimming past the known tail would drop entries that no server has yet."""
     server = Server()
     server.store(wave_of(0, 4))
 

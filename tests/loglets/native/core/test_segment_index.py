@@ -115,7 +115,7 @@ async def test_a_recovery_by_indexes_gives_what_a_replay_gives(seed: int) -> Non
 
 @given(st.binary(max_size=200), st.integers(0, 40), st.integers(0, 255))
 def test_bytes_that_are_no_index_are_refused(noise: bytes, at: int, flip: int) -> None:
-    """Whatever they are: refused by type, and nothing has changed."""
+    """Any other bytes are refused by type, and nothing has changed."""
     index = WaveIndex()
     index.add(wave(SEGMENT, 0, 2, 0), Address(1 << 32 | 64))
     image = bytearray(segment_index.encode({SEGMENT: index}) + noise)
@@ -141,7 +141,7 @@ def test_an_index_that_repeats_what_is_known_is_refused() -> None:
 
 
 def test_an_index_of_a_segment_has_its_waves_only() -> None:
-    """Of each loglet, in columns: 24 bytes a wave, and 24 a loglet."""
+    """The index has the waves of each loglet, in columns: 24 bytes a wave, and 24 a loglet."""
     durable = DurableLogs()
     for number in range(10):
         durable.replay(Address((1 + number // 5) << 32 | 64 + number), encode_wave(number))

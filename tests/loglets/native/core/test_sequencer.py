@@ -150,7 +150,7 @@ def test_failures_of_an_earlier_run_do_not_pause_a_server_again() -> None:
 
 
 def test_acceptances_of_an_earlier_run_count() -> None:
-    """What a server has accepted it has, however late the news."""
+    """A server has what it has accepted, however late the answer."""
     bench = Bench()
     bench.append(1)
     bench.run(bench.core.unreachable(S1, 0))
@@ -244,7 +244,8 @@ def test_a_seal_of_a_minority_does_not_stop_the_sequencer() -> None:
 
 
 def test_an_acceptance_before_the_seal_counts_and_the_rest_of_the_unsealed_does_not() -> None:
-    """Never a majority of whatever is left unsealed: with one acceptance and two seals nothing is acknowledged."""
+    """The majority is one of all servers, never of those left unsealed: one acceptance and two
+    seals acknowledge nothing."""
     bench = Bench()
     bench.append(1)
     bench.ack(S3, 1)
@@ -255,7 +256,7 @@ def test_an_acceptance_before_the_seal_counts_and_the_rest_of_the_unsealed_does_
 
 
 def test_entries_of_another_sequencer_stop_this_one() -> None:
-    """A server that has more than was ever ordered here was written by somebody else."""
+    """Another sequencer wrote to a server that has more than was ever ordered here."""
     bench = Bench()
     bench.append(1)
     bench.ack(S1, 2)
@@ -337,7 +338,8 @@ def test_time_never_goes_back() -> None:
 
 
 def test_item_36_pending_waves_survive_their_callers() -> None:
-    """Replication goes on until the commit, whoever still listens: nothing in the core can take an offset back."""
+    """Replication goes on until the commit, even without callers: nothing in the core can take an
+    offset back."""
     bench = Bench()
     bench.append(1)
     bench.append(1, 1)
@@ -348,7 +350,7 @@ def test_item_36_pending_waves_survive_their_callers() -> None:
 
 
 def test_a_lone_batch_hurries_and_a_crowd_does_not() -> None:
-    """Who comes alone need not wait out the turn; where many come together, a wave of each would cost far more."""
+    """A lone batch need not wait out the turn; where many come together, a wave of each would cost far more."""
     core = Sequencer(SEGMENT, config_of(3))
     core.offer(batch_of(1, 0), "first", 7, opens=True, expected_tail=NO_EXPECTATION)
     assert not core.may_hurry, "nobody knows yet how many come"

@@ -15,7 +15,7 @@ from virtuallog_loglets.native.messages import NativeAppended
 
 
 def test_a_conditional_append_is_placed_exactly_there_or_not_at_all() -> None:
-    """Evaluated by whoever orders, against what is ordered before it."""
+    """The sequencer evaluates the condition, against what is ordered before it."""
     bench = Bench()
     bench.offer("a", batch_of(2, 0), opens=True, expected=0)
     bench.offer("b", batch_of(1, 2), expected=2)

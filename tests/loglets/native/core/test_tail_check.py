@@ -47,7 +47,7 @@ def test_a_wait_that_brings_nothing_is_repeated_for_that_server_only() -> None:
 
 
 def test_with_all_servers_heard_a_lone_entry_need_not_be_waited_for() -> None:
-    """Nobody can have acknowledged what only one of three has."""
+    """An entry that only one of three servers has cannot have been acknowledged."""
     core = check()
     core.answer(1, S1, state_of(5))
     core.answer(1, S3, state_of(4))
@@ -149,7 +149,7 @@ def test_item_34_repair_begins_at_the_known_tail() -> None:
 
 
 def test_item_34_repair_begins_at_the_trim_point() -> None:
-    """What is trimmed is nowhere to be had, and not needed."""
+    """Trimmed entries are available nowhere, and not needed."""
     core = check()
     core.answer(1, S1, state_of(3, sealed=True))
     core.answer(1, S2, state_of(0, sealed=True))
@@ -159,7 +159,8 @@ def test_item_34_repair_begins_at_the_trim_point() -> None:
 
 
 def test_repair_never_goes_past_the_tail_it_was_begun_for() -> None:
-    """What lies beyond belongs to nobody: a holder may meanwhile have been repaired further by somebody else."""
+    """The offsets beyond are outside this check: another client may meanwhile have repaired a
+    holder further."""
     core, one, two, beyond = sealed_apart(), wave_of(1), wave_of(2), wave_of(3)
 
     assert core.fetched(S1, [one, two, beyond]) == [Complete(S2, (one, two), 0)]
@@ -186,8 +187,11 @@ def test_item_34_two_concurrent_repairs_do_not_disturb_each_other() -> None:
 
 
 def test_item_34_what_is_known_to_be_committed_needs_no_repair() -> None:
-    """Somebody has repaired it on servers that do not answer us: of ours only one has it, and that will not change.
-    (Found by the simulator: the check asked the same three servers again and again.)"""
+    """Another client has repaired it on servers that do not answer: of those that answer only one
+    has it, for ever.
+
+    (Found by the simulator: the check asked the same three servers again and again.)
+    """
     core = check(5)
     for server in (S1, S4, S5):
         core.answer(1, server, state_of(0, sealed=True))
@@ -238,7 +242,7 @@ def test_a_target_that_does_not_answer_is_waited_for_with_the_others_and_then_al
 
 
 def test_item_39_a_dead_sequencer_is_noticed() -> None:
-    """Tails differ, nobody is sealed, nobody completes them: somebody has to seal."""
+    """Tails differ, no server is sealed, and the entries are not completed: a seal is needed."""
     core = check()
     core.answer(1, S1, state_of(5))
     core.answer(1, S3, state_of(4))

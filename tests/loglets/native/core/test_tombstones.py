@@ -75,7 +75,7 @@ def test_a_chain_that_is_older_says_nothing() -> None:
 
 
 def test_a_full_disk_leaves_it_undone() -> None:
-    """What was not written is not in force either."""
+    """A drop that was not written is not in force either."""
     server = held()
     sweep_loglets(server, 7, OLD)
     entry = server.queue.popleft().entry
@@ -102,7 +102,7 @@ def test_a_refusal_takes_nothing_back_that_others_wait_for() -> None:
 
 
 def test_the_floor_takes_from_the_living() -> None:
-    """What lies below needs no name."""
+    """Loglets below the floor need not be named."""
     tombstones = Tombstones().seen(9, [OLD, SEGMENT, NEW]).raised(3)
 
     assert tombstones.live == {SEGMENT, NEW}
