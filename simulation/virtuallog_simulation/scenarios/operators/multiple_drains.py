@@ -31,13 +31,8 @@ from virtuallog_simulation.checks.history.chain import CHAIN_CHECKS
 from virtuallog_simulation.checks.history.log import LOG_CHECKS
 from virtuallog_simulation.checks.history.loglet import LOGLET_CHECKS
 from virtuallog_simulation.scenarios.loglet.native import provider
-from virtuallog_simulation.scenarios.operators.concurrent_operators import (
-    Operator,
-    OperatorsContext,
-    get,
-    go_on,
-    read_all,
-)
+from virtuallog_simulation.scenarios.operators.final_checks import get, go_on, read_all
+from virtuallog_simulation.scenarios.operators.operator import Operator, OperatorsContext
 from virtuallog_simulation.workload.actor import Actor, WorkloadContext, attempt
 from virtuallog_simulation.workload.plan import WorkloadPlan
 from virtuallog_simulation.world.cluster import Client, Cluster, ClusterPlan

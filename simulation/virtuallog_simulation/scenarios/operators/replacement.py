@@ -41,12 +41,8 @@ from virtuallog_simulation.checks.history.log import LOG_CHECKS
 from virtuallog_simulation.checks.history.loglet import LOGLET_CHECKS
 from virtuallog_simulation.scenarios.cluster.disk_loss import cut
 from virtuallog_simulation.scenarios.loglet.native import provider
-from virtuallog_simulation.scenarios.operators.concurrent_operators import (
-    OperatorsContext,
-    check_replaced,
-    get,
-    read_all,
-)
+from virtuallog_simulation.scenarios.operators.final_checks import get, read_all
+from virtuallog_simulation.scenarios.operators.operator import OperatorsContext, check_replaced
 from virtuallog_simulation.workload.actor import Actor, WorkloadContext, attempt
 from virtuallog_simulation.workload.plan import WorkloadPlan
 from virtuallog_simulation.world.cluster import Client, Cluster, ClusterPlan
