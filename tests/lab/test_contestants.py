@@ -9,11 +9,12 @@ from pathlib import Path
 import attrs
 import pytest
 
-from virtuallog_lab.experiments.contestants.contestant import Figures, PeerError, RunningContestant
+from virtuallog_lab.experiments.contestants.contestant import Figures, RunningContestant
 from virtuallog_lab.experiments.contestants.debian import debian_contestants
 from virtuallog_lab.experiments.contestants.peers import Comparison, ComparisonPlan, compare, report
 from virtuallog_lab.experiments.contestants.sync_counts import count_calls
 from virtuallog_lab.harness.machine import Machine
+from virtuallog_lab.harness.program import PeerError
 
 STRACE = """% time     seconds  usecs/call     calls    errors syscall
 ------ ----------- ----------- --------- --------- ----------------

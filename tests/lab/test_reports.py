@@ -19,7 +19,7 @@ from virtuallog_lab.bench.steps import PHASES, split_into_phases
 from virtuallog_lab.experiments.failover import report as blow_report
 from virtuallog_lab.experiments.failover.faults import InjectedFault, recovery_seconds
 from virtuallog_lab.experiments.failover.report import draw as draw_blows
-from virtuallog_lab.experiments.swaps.swap_picture import draw
+from virtuallog_lab.experiments.swaps.swap_report import draw
 from virtuallog_lab.harness.machine import Machine
 from virtuallog_lab.harness.program import run_to_end
 from virtuallog_lab.harness.report import Report, Table, middle_and_ends

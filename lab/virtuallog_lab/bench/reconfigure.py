@@ -29,30 +29,7 @@ from virtuallog_lab.harness.machine import Machine
 from virtuallog_lab.harness.report import Report, Table, tell
 from virtuallog_lab.harness.trial import OBSERVED, TrialLoad, run_trial, temporary_cluster
 
-# FOLDED from virtuallog_server.bench.tour: A walk through all ordered pairs: each thing is followed by each one exactly once, by itself as well.               Pure.
-#
-# An Eulerian circuit on the complete directed graph with loops, which is the same as a de Bruijn sequence of words of two letters,
-# and so is written down at once: all Lyndon words of one or two letters, in the order of the dictionary (Fredricksen and Maiorana).
-# For three: 0 01 02 1 12 2, and round again.
-
 PlaceT = TypeVar("PlaceT")
-
-
-def circuit(places: Sequence[PlaceT]) -> Iterator[PlaceT]:
-    """Every place as often as there are places; the last one is followed by the first."""
-    for index, first in enumerate(places):
-        yield first
-        for second in places[index + 1 :]:
-            yield first
-            yield second
-
-
-def tour(places: Sequence[PlaceT], rounds: int) -> Iterator[PlaceT]:
-    """So many circuits one after the other, back to the beginning: each ordered pair comes up once per round.
-
-    Rounds, and not all times of one pair in a row, so that whatever else a machine does meanwhile hits all pairs alike.
-    """
-    return chain(chain.from_iterable(repeat(list(circuit(places)), rounds)), places[:1])
 
 
 ROUNDS_MAX: Final = 5
@@ -178,3 +155,25 @@ def _first_visits(parts: Sequence[ClusterSwaps]) -> dict[str, list[float]]:
 def _first_table(first: Mapping[str, Sequence[float]]) -> Table:
     rows = [[target, str(len(gaps)), f"{median(gaps):,.1f}", f"{max(gaps):,.1f}"] for target, gaps in first.items()]
     return Table("The first swap to each on a new cluster, before all these", ["", "swaps", "p50 ms", "max ms"], rows)
+
+
+def circuit(places: Sequence[PlaceT]) -> Iterator[PlaceT]:
+    """Yield an Eulerian circuit on the complete directed graph with loops over `places`.
+
+    Each ordered pair, also of a place with itself, follows once; the last place is followed by the
+    first. This is a de Bruijn sequence of words of two letters: all Lyndon words of one or two
+    letters, in dictionary order (Fredricksen and Maiorana). For three: 0 01 02 1 12 2, and again.
+    """
+    for index, first in enumerate(places):
+        yield first
+        for second in places[index + 1 :]:
+            yield first
+            yield second
+
+
+def tour(places: Sequence[PlaceT], rounds: int) -> Iterator[PlaceT]:
+    """So many circuits one after the other, back to the beginning: each ordered pair comes up once per round.
+
+    Rounds, and not all times of one pair in a row, so that whatever else a machine does meanwhile hits all pairs alike.
+    """
+    return chain(chain.from_iterable(repeat(list(circuit(places)), rounds)), places[:1])

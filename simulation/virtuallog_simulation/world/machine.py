@@ -46,20 +46,6 @@ from virtuallog_simulation.world.stop_reasons import (
 from virtuallog_simulation.world.store_disk import SimulatedDirectory, StoreDisk
 from virtuallog_simulation.world.world import World
 
-# FOLDED from virtuallog_simulation.world.tally: Counts of a part that also count for the whole: of one machine, and of its world.
-
-
-class Tally(Counter[str]):
-    """Add to it by `tally[name] += 1` or `tally += counter`; `update` would pass the whole by."""
-
-    def __init__(self, whole: Counter[str]) -> None:
-        super().__init__()
-        self._whole = whole
-
-    def __setitem__(self, name: str, count: int) -> None:
-        self._whole[name] += count - self[name]
-        super().__setitem__(name, count)
-
 
 class Listen(Protocol):
     """`identity`: who the node says it is, to those who ask. `guard` decides about appends of clients."""
@@ -392,3 +378,18 @@ def _reason(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+class Tally(Counter[str]):
+    """Counts of one machine that also count for its world.
+
+    Use `tally[name] += 1` or `tally += counter`; `update` bypasses the counts of the world.
+    """
+
+    def __init__(self, whole: Counter[str]) -> None:
+        super().__init__()
+        self._whole = whole
+
+    def __setitem__(self, name: str, count: int) -> None:
+        self._whole[name] += count - self[name]
+        super().__setitem__(name, count)

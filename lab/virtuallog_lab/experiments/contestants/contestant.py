@@ -48,7 +48,3 @@ class Contestant(Protocol):
     def open(self) -> AbstractAsyncContextManager[RunningContestant]:
         """Start it, for the length of the block."""
         ...
-
-
-class PeerError(Exception):
-    """Another system could not be started or measured."""

@@ -18,7 +18,8 @@ from pathlib import Path
 import attrs
 import trio
 
-from virtuallog_lab.experiments.contestants.contestant import Figures, PeerError
+from virtuallog_lab.experiments.contestants.contestant import Figures
+from virtuallog_lab.harness.program import PeerError
 from virtuallog_lab.harness.report import tell
 
 SCRIPTS = ("peers.py", "bench.py")

@@ -1,4 +1,4 @@
-"""What blows have cost, as tables and a verdict."""
+"""Report and picture of a run of injected faults: recovery times as tables, a verdict, and a plot."""
 
 from __future__ import annotations
 
@@ -13,61 +13,8 @@ from virtuallog_lab.harness.report import Report, Table
 from virtuallog_lab.harness.trial import Evidence
 from virtuallog_lab.workload.latencies import SPREAD_COLUMNS, Spread
 
-# FOLDED from bench.blow_picture: Draws a run of blows: acknowledgements over time with each blow marked, and how long each kept the client waiting.
-
 BIN_SECONDS: Final = 0.25
 COLOURS: Final = ("tab:red", "black", "tab:orange", "tab:purple", "tab:green")
-
-
-def draw(evidence: Evidence[list[InjectedFault]], path: Path) -> None:
-    """Write a PNG."""
-    import matplotlib as mpl  # slow to import, and needed only here
-
-    mpl.use("Agg")
-    from matplotlib import pyplot
-
-    figure, (upper, lower) = pyplot.subplots(2, 1, figsize=(12, 7.5), layout="constrained")
-    _draw_rate(upper, evidence)
-    _draw_times(lower, evidence)
-    figure.suptitle(f"{len(evidence.result)} blows; {evidence.summary}", x=0.01, ha="left", fontsize=11)
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
-
-
-def _draw_rate(axes: Any, evidence: Evidence[list[InjectedFault]]) -> None:
-    end = evidence.times[-1]
-    weights = [1 / BIN_SECONDS] * len(evidence.times)
-    bins = [step * BIN_SECONDS for step in range(int(end / BIN_SECONDS) + 2)]
-    axes.hist(evidence.times, bins=bins, weights=weights, color="tab:blue", alpha=0.4)
-    for kind, colour in _colours(evidence).items():
-        for blow in evidence.result:
-            if blow.kind == kind:
-                axes.axvline(blow.at, color=colour, linewidth=0.8)
-    axes.set(xlim=(0, end), xlabel="seconds; a line for each blow", ylabel="acknowledgements per second")
-    axes.yaxis.set_major_formatter("{x:,.0f}")
-    _tidy(axes)
-
-
-def _draw_times(axes: Any, evidence: Evidence[list[InjectedFault]]) -> None:
-    for kind, colour in _colours(evidence).items():
-        at = [blow.at for blow in evidence.result if blow.kind == kind]
-        axes.plot(at, recovery_seconds(evidence, kind), "o", markersize=4, color=colour, label=kind)
-    axes.set(xlim=(0, evidence.times[-1]), xlabel="seconds", ylabel="seconds until acknowledged again")
-    axes.set_ylim(bottom=0)
-    axes.legend(frameon=False)
-    _tidy(axes)
-
-
-def _colours(evidence: Evidence[list[InjectedFault]]) -> dict[str, str]:
-    return dict(zip(kinds_of(evidence.result), cycle(COLOURS), strict=False))
-
-
-def _tidy(axes: Any) -> None:
-    axes.grid(axis="y", color="0.9")
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
 TARGET_SECONDS: Final = 3.0
 """Until somebody else orders appends."""
 COORDINATOR_SECONDS: Final = 2.0
@@ -119,3 +66,52 @@ def _met(kind: str, spread: Spread) -> str:
 
 def _target(kind: str) -> float:
     return COORDINATOR_SECONDS if kind == "coordinator" else TARGET_SECONDS
+
+
+def draw(evidence: Evidence[list[InjectedFault]], path: Path) -> None:
+    """Draw acknowledgements over time with a line for each fault, and the recovery times; writes a PNG."""
+    import matplotlib as mpl  # slow to import, and needed only here
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    figure, (upper, lower) = pyplot.subplots(2, 1, figsize=(12, 7.5), layout="constrained")
+    _draw_rate(upper, evidence)
+    _draw_times(lower, evidence)
+    figure.suptitle(f"{len(evidence.result)} blows; {evidence.summary}", x=0.01, ha="left", fontsize=11)
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+
+
+def _draw_rate(axes: Any, evidence: Evidence[list[InjectedFault]]) -> None:
+    end = evidence.times[-1]
+    weights = [1 / BIN_SECONDS] * len(evidence.times)
+    bins = [step * BIN_SECONDS for step in range(int(end / BIN_SECONDS) + 2)]
+    axes.hist(evidence.times, bins=bins, weights=weights, color="tab:blue", alpha=0.4)
+    for kind, colour in _colours(evidence).items():
+        for blow in evidence.result:
+            if blow.kind == kind:
+                axes.axvline(blow.at, color=colour, linewidth=0.8)
+    axes.set(xlim=(0, end), xlabel="seconds; a line for each blow", ylabel="acknowledgements per second")
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    _tidy(axes)
+
+
+def _draw_times(axes: Any, evidence: Evidence[list[InjectedFault]]) -> None:
+    for kind, colour in _colours(evidence).items():
+        at = [blow.at for blow in evidence.result if blow.kind == kind]
+        axes.plot(at, recovery_seconds(evidence, kind), "o", markersize=4, color=colour, label=kind)
+    axes.set(xlim=(0, evidence.times[-1]), xlabel="seconds", ylabel="seconds until acknowledged again")
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False)
+    _tidy(axes)
+
+
+def _colours(evidence: Evidence[list[InjectedFault]]) -> dict[str, str]:
+    return dict(zip(kinds_of(evidence.result), cycle(COLOURS), strict=False))
+
+
+def _tidy(axes: Any) -> None:
+    axes.grid(axis="y", color="0.9")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)

@@ -14,23 +14,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 import click
 
 from virtuallog_lab.bench.gaps import Swap, find_gaps
 from virtuallog_lab.bench.steps import Steps, client_steps, read_steps
-from virtuallog_lab.bench.swaps import phase_spreads, swap_costs, swap_repeatedly
+from virtuallog_lab.bench.swaps import swap_repeatedly
 from virtuallog_lab.bench.targets import Target
-from virtuallog_lab.experiments.swaps.swap_picture import draw
+from virtuallog_lab.experiments.swaps.swap_report import draw, report
 from virtuallog_lab.harness.machine import Machine
 from virtuallog_lab.harness.program import run_to_end
-from virtuallog_lab.harness.report import Form, Report, Table, form_options, keep_option, picture_option, tell
+from virtuallog_lab.harness.report import Form, form_options, keep_option, picture_option, tell
 from virtuallog_lab.harness.trial import OBSERVED, Evidence, TrialLoad, run_trial, temporary_cluster
-from virtuallog_lab.workload.latencies import SPREAD_COLUMNS, Spread
-
-TARGET_P50_MS: Final = 30.0
-TARGET_P99_MS: Final = 100.0
 
 
 def targets(kinds: Sequence[str], swaps: int) -> Iterator[Target]:
@@ -49,49 +44,6 @@ async def run(
         with client_steps() as searched:
             evidence = await run_trial(cluster, load, story)
         return evidence, read_steps(cluster, searched, evidence.workload.started)
-
-
-def report(machine: Machine, evidence: Evidence[list[Swap]], steps: Steps, window_seconds: float) -> Report:
-    """Tables of gaps and phases, and the verdict."""
-    gaps = find_gaps(evidence.result, evidence.times, window_seconds)
-    swap, quiet = (Spread.of([pause.seconds for pause in pauses]) for pauses in (gaps.pauses, gaps.quiet))
-    seen = swap_costs(gaps, steps)
-    phases = {**phase_spreads(seen), "asked to answered": Spread.of([one.answered for one in seen])}
-    rate = evidence.workload.acknowledged / evidence.times[-1]
-    return Report(
-        title=f"{len(gaps.swaps)} swaps under load, {rate:,.0f} appends/s",
-        machine=machine,
-        tables=[_gap_table(len(gaps.swaps), swap, quiet), _phase_table(phases)],
-        plain={
-            "swaps": len(gaps.swaps),
-            "appends_per_s": round(rate),
-            "gap": swap.plain(),
-            "quiet": quiet.plain(),
-            "phases": {phase: spread.plain() for phase, spread in phases.items()},
-            "acknowledged": evidence.workload.acknowledged,
-            "unknown": evidence.workload.unknown,
-        },
-        verdict=evidence.summary,
-        problems=evidence.verdict.problems,
-    )
-
-
-def _gap_table(swaps: int, swap: Spread, quiet: Spread) -> Table:
-    rows = [
-        ["gap of a swap", *swap.cells(), f"{_met(swap.p50_ms, TARGET_P50_MS)}, {_met(swap.p99_ms, TARGET_P99_MS)}"],
-        ["longest pause without one", *quiet.cells(), ""],
-    ]
-    title = f"Gap in acknowledgements, {swaps} swaps; target p50 <= {TARGET_P50_MS:g} ms, p99 <= {TARGET_P99_MS:g} ms"
-    return Table(title, ["", *SPREAD_COLUMNS, "target"], rows)
-
-
-def _met(value: float, target: float) -> str:
-    return "met" if value <= target else "missed"
-
-
-def _phase_table(phases: dict[str, Spread]) -> Table:
-    rows = [[phase, *spread.cells()] for phase, spread in phases.items()]
-    return Table("Where the time goes", ["phase", *SPREAD_COLUMNS], rows)
 
 
 @click.command()

@@ -46,30 +46,10 @@ from virtuallog_simulation.world.options import Options
 from virtuallog_simulation.world.scenario import Scenario
 from virtuallog_simulation.world.world import World
 
-# FOLDED from virtuallog_simulation.stories.origins: Logs that begin later: in a share of the seeds a cluster goes on where another one ended, as one that was restored does.
-#
-# What lies below counts as trimmed (docs/decisions/0010-a-log-that-begins-later.md). So for all checks somebody has trimmed it, before
-# anybody else did anything, and the tail was known to be there.
-
 LATER_ORIGIN_SHARE: Final = 0.2
 LATER_ORIGINS: Final = "logs that begin later"
 """Counted."""
 _RESTORE: Final = "restore"
-
-
-def draw_origin(world: World, cluster: Cluster, share: float = LATER_ORIGIN_SHARE) -> LogPosition:
-    """Before the cluster starts: draw where its log begins, mostly at 0."""
-    source = world.random("origin")
-    if source.random() >= share:
-        return LogPosition(0)
-    few, some, many = 1 + source.randrange(100), source.randrange(1 << 16, 1 << 20), source.randrange(1 << 40, 1 << 41)
-    position = LogPosition(source.choice((1, few, some, many)))
-    cluster.origin = Origin(cluster=ClusterId(source.randbytes(16)), position=position)
-    world.counts[LATER_ORIGINS] += 1
-    world.history.observed(_RESTORE, LogTrim(position), position)
-    return position
-
-
 START_SECONDS: Final = 30.0
 """Within this time a fresh cluster without faults must be ready."""
 WORKLOAD_SECONDS: Final = 15.0
@@ -202,6 +182,24 @@ async def _is_ready(cluster: Cluster) -> bool:
         return True
     cluster.world.violations.append(Violation("progress", f"no register within {START_SECONDS:g} s of the first start"))
     return False
+
+
+def draw_origin(world: World, cluster: Cluster, share: float = LATER_ORIGIN_SHARE) -> LogPosition:
+    """Draw where the log of a cluster begins, mostly at 0. Call it before the cluster starts.
+
+    In a share of the seeds the log begins later, as that of a restored cluster does. What lies below
+    counts as trimmed (docs/decisions/0010-a-log-that-begins-later.md). So the history begins with
+    that trim, and the tail is known to have been there.
+    """
+    source = world.random("origin")
+    if source.random() >= share:
+        return LogPosition(0)
+    few, some, many = 1 + source.randrange(100), source.randrange(1 << 16, 1 << 20), source.randrange(1 << 40, 1 << 41)
+    position = LogPosition(source.choice((1, few, some, many)))
+    cluster.origin = Origin(cluster=ClusterId(source.randbytes(16)), position=position)
+    world.counts[LATER_ORIGINS] += 1
+    world.history.observed(_RESTORE, LogTrim(position), position)
+    return position
 
 
 CLUSTER: Final = Scenario(

@@ -34,59 +34,6 @@ from virtuallog_simulation.world.cluster import SERVER_PATIENCE_SECONDS, Cluster
 from virtuallog_simulation.world.scenario import Scenario
 from virtuallog_simulation.world.world import World
 
-# FOLDED from virtuallog_simulation.stories.harm: What happens to one node in the stories about failures, and how it ends.
-
-Heal: TypeAlias = Callable[[], None]
-
-
-@attrs.frozen(eq=False)
-class NodeFailure:
-    """Each method does something to a node, and returns what ends it."""
-
-    cluster: Cluster
-
-    def kill(self, node: NodeId) -> Heal:
-        """The process dies."""
-        return self._down(node, power=False)
-
-    def crash(self, node: NodeId) -> Heal:
-        """The machine loses its power."""
-        return self._down(node, power=True)
-
-    def pause(self, node: NodeId) -> Heal:
-        """The process stands still: connections stay open, nothing is answered. It wakes up in the belief that nothing
-        has happened."""
-        machine = self.cluster.machines[node]
-        machine.pause()
-        return machine.resume
-
-    def isolate(self, node: NodeId) -> Heal:
-        """No other node reaches it; clients do."""
-        return self._cut([node], [other for other in self.cluster.nodes if other != node])
-
-    def halve(self, node: NodeId) -> Heal:
-        """It is left alone with as many others as make no majority."""
-        others = [other for other in self.cluster.nodes if other != node]
-        few = (len(self.cluster.nodes) - 1) // 2
-        return self._cut([node, *others[: few - 1]], others[few - 1 :])
-
-    def _down(self, node: NodeId, *, power: bool) -> Heal:
-        machine = self.cluster.machines[node]
-        machine.crash(power=power)
-        return machine.start
-
-    def _cut(self, some: Iterable[NodeId], others: Iterable[NodeId]) -> Heal:
-        network = self.cluster.world.network
-        for one in some:
-            for other in others:
-                network.link(one, other).blocked = network.link(other, one).blocked = True
-        return network.heal
-
-
-NODE_FAILURES: Final = (NodeFailure.kill, NodeFailure.crash, NodeFailure.pause, NodeFailure.isolate, NodeFailure.halve)
-"""All of them take a sequencer away from the majority of the others."""
-
-
 RESUME_SECONDS: Final = 5.0
 """An append that is offered after a failure is acknowledged within this time: a suspicion takes less than two seconds, a
 reconfiguration some milliseconds, a client looks every half second. Several times that of a node that kept coming back."""
@@ -240,6 +187,55 @@ def _object(world: World, check: str, message: str) -> None:
     world.violations.append(Violation(check, message, (len(world.history.events) - 1,)))
 
 
+Heal: TypeAlias = Callable[[], None]
+
+
+@attrs.frozen(eq=False)
+class NodeFailure:
+    """Failures of one node; each method causes one and returns the function that ends it."""
+
+    cluster: Cluster
+
+    def kill(self, node: NodeId) -> Heal:
+        """The process dies."""
+        return self._down(node, power=False)
+
+    def crash(self, node: NodeId) -> Heal:
+        """The machine loses its power."""
+        return self._down(node, power=True)
+
+    def pause(self, node: NodeId) -> Heal:
+        """The process stands still: connections stay open, nothing is answered. It wakes up in the belief that nothing
+        has happened."""
+        machine = self.cluster.machines[node]
+        machine.pause()
+        return machine.resume
+
+    def isolate(self, node: NodeId) -> Heal:
+        """No other node reaches it; clients do."""
+        return self._cut([node], [other for other in self.cluster.nodes if other != node])
+
+    def halve(self, node: NodeId) -> Heal:
+        """It is left alone with as many others as make no majority."""
+        others = [other for other in self.cluster.nodes if other != node]
+        few = (len(self.cluster.nodes) - 1) // 2
+        return self._cut([node, *others[: few - 1]], others[few - 1 :])
+
+    def _down(self, node: NodeId, *, power: bool) -> Heal:
+        machine = self.cluster.machines[node]
+        machine.crash(power=power)
+        return machine.start
+
+    def _cut(self, some: Iterable[NodeId], others: Iterable[NodeId]) -> Heal:
+        network = self.cluster.world.network
+        for one in some:
+            for other in others:
+                network.link(one, other).blocked = network.link(other, one).blocked = True
+        return network.heal
+
+
+NODE_FAILURES: Final = (NodeFailure.kill, NodeFailure.crash, NodeFailure.pause, NodeFailure.isolate, NodeFailure.halve)
+"""All of them take a sequencer away from the majority of the others."""
 BEREFT: Final = Scenario(
     name="bereft",
     about="the sequencer's node dies, stands still or is cut off; appends go on by themselves",

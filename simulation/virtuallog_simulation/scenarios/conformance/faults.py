@@ -35,32 +35,9 @@ from virtuallog_simulation.scenarios.loglet.served_loglets import ServedLoglets
 from virtuallog_simulation.world.scenario import Scenario
 from virtuallog_simulation.world.world import World
 
-# FOLDED from virtuallog_simulation.conformance.news: A nemesis that strikes at the worst moment: just when somebody has heard of an entry that may not be durable yet.
-#
-# It is a client who asks for the tail again and again. What it has heard is in the history, like all that clients hear, so
-# a loglet that tells of what it may lose contradicts itself the next time it is asked. A nemesis that strikes at random
-# meets such a moment in a few of a hundred runs.
-
 POLL_SECONDS: Final = 0.005
 QUIET_SECONDS: Final = 0.3
 """Mean time between two strikes, for something to happen that can be news."""
-
-
-async def strike_at_news(loglet: Loglet, stage: FaultContext) -> None:
-    """Let the class of faults strike whenever the tail has grown, for ever."""
-    (act,) = [fault.act for fault in CLASSES if fault.name == stage.name]
-    assert act is not None
-    known = 0
-    while True:
-        with suppress(RetryableError):
-            tail = (await loglet.check_tail()).tail
-            if tail > known:
-                await act(stage)
-                await trio.sleep(stage.random.expovariate(1.0 / QUIET_SECONDS))
-            known = tail
-        await trio.sleep(POLL_SECONDS)
-
-
 RACE_SECONDS: Final = 30.0
 """Clients that are still busy then, because of what the nemesis does, are stopped."""
 CALM_SECONDS: Final = 60.0
@@ -139,6 +116,27 @@ async def _strike_at_news(served: ServedLoglets, nemesis: Nemesis, fault: str) -
     async with world.client(INFORMER) as environment:
         loglet = served.open(SEGMENT, environment)
         await strike_at_news(RecordedLoglet(loglet, world.history, SEGMENT, f"informer {INFORMER}"), stage)
+
+
+async def strike_at_news(loglet: Loglet, stage: FaultContext) -> None:
+    """Let a class of faults strike whenever the tail has grown, until cancelled.
+
+    This is the worst moment: a client has just heard of an entry that may not be durable yet. That
+    client polls the tail, and what it hears is in the history, so a loglet that reports what it may
+    lose contradicts itself at the next poll. Random strikes meet such a moment in a few of a
+    hundred runs.
+    """
+    (act,) = [fault.act for fault in CLASSES if fault.name == stage.name]
+    assert act is not None
+    known = 0
+    while True:
+        with suppress(RetryableError):
+            tail = (await loglet.check_tail()).tail
+            if tail > known:
+                await act(stage)
+                await trio.sleep(stage.random.expovariate(1.0 / QUIET_SECONDS))
+            known = tail
+        await trio.sleep(POLL_SECONDS)
 
 
 async def _die(served: ServedLoglets, source: random.Random) -> None:
