@@ -1,4 +1,4 @@
-"""Does to the machines of a run what its plan says, and heals the world when it is told to stop.
+"""The nemesis: applies a fault plan to the machines of a run, and heals the world when it stops.
 
 Whatever happens, the history stays possible: at most `LOST_MAX` machines ever lose durable data, so a majority of every
 server set keeps what it has synced. Each act is counted when it takes effect, under the name of its class
@@ -34,7 +34,7 @@ _FIRST_SECONDS: Final = 3.0
 
 @attrs.define(eq=False)
 class Nemesis:
-    """See above. What the run is not allowed to have (`World.options`) is taken from the plan first."""
+    """Applies a `FaultPlan`, after removing the classes that `World.options` excludes."""
 
     world: World
     machines: Mapping[NodeId, Machine]
@@ -52,7 +52,7 @@ class Nemesis:
             self.crash_points.start()  # before the machines: some points lie in their very first start
 
     def prepare(self) -> None:
-        """What holds for the whole run, from now on. The machines exist by now."""
+        """Apply the faults that hold for the whole run. The machines must exist."""
         self.wounds = Wounds(self._random.sample(list(self.machines), min(LOST_MAX, len(self.machines))))
         for machine in self.machines.values():
             disks.calm(machine)
@@ -114,7 +114,8 @@ def _start_again(machine: Machine) -> None:
 
 
 _SHARES: Final = (0.0, 0.15, 0.3, 0.3, 0.3, 0.5, 1.0)
-"""Of the classes that are active in a run. One run in seven has no faults: what fails there needs none."""
+"""Shares of classes that are active in a run. One run in seven has no faults: what fails there
+needs none."""
 _INTERVALS: Final = (1.5, 4.0, 10.0)
 """Mean seconds between two acts of one class, for runs of some 20 simulated seconds."""
 
@@ -154,5 +155,5 @@ class FaultPlan:
         return cls(active=intervals, pace=pace)
 
     def narrowed(self, allows: Callable[[str], bool]) -> FaultPlan:
-        """The same without the classes that are not allowed."""
+        """This plan without the classes that are not allowed."""
         return attrs.evolve(self, active={name: mean for name, mean in self.active.items() if allows(name)})

@@ -1,8 +1,8 @@
-"""What a set of seeds must have been put through, before it may be said to have tested anything.
+"""Coverage demanded of a set of seeds, before it may be said to have tested anything.
 
-A fault that never took effect, a crash point that nobody died at, a shape of the workload that never came about: each is
-a hole in the net, and as bad as a broken promise. Which counters a scenario must show follows from the registries;
-what a scenario cannot have is told here, with its reason.
+A fault that never took effect, a crash point at which no process died, a shape of the workload that
+never came about: each is a hole in the net, and as bad as a broken promise. The counters that a
+scenario must show follow from the registries; exceptions are listed here, with their reasons.
 """
 
 from __future__ import annotations
@@ -46,46 +46,48 @@ from virtuallog_simulation.workload.required_shapes import (
 )
 
 _STORE: Final = ("store write error", "store sync error", "store read error", "store full", "store bit flipped")
-"""Of the small store of the MetaStore."""
+"""Faults of the small store of the MetaStore."""
 _FILES: Final = (
     "unsynced lost", "unsynced torn", "unsynced kept", "write error", "create error", "sync error", "read error",
     "disk full", "slow", "write stalled", "bit flipped",
 )  # fmt: skip
-"""Of the files that the WAL and the identity of a node are in."""
+"""Faults of the files that hold the WAL and the identity of a node."""
 _BETWEEN_NODES: Final = (
     "clogged", "slowed", "cut by isolate", "cut by halves", "cut by bridge", "cut by one way",
 )  # fmt: skip
 _OVER_STREAMS: Final = (
     "rpc over streams", "segments", "cut", "sent again", "half-open", "reset by peer", "connect refused", "connect unanswered",
 )  # fmt: skip
-"""Of the share of the seeds whose messages travel as bytes: see `virtuallog/testing/sim/tcp_connection.py`."""
+"""Faults of the seeds whose messages travel as bytes: see
+`virtuallog/testing/sim/tcp_connection.py`."""
 
 
 _ENSEMBLE: Final = (
     "zookeeper connection lost", "zookeeper lag", "zookeeper late request", "zookeeper unreachable",
 )  # fmt: skip
 _PLACE: Final = ("files refused", "file torn", "file damaged", "archive refused")
-"""Of the service where archives are."""
+"""Faults of the service that holds archives."""
 
 
 @attrs.frozen(kw_only=True)
 class Demand:
-    """What a scenario must show."""
+    """Counters that a scenario must show."""
 
     without_classes: tuple[str, ...] = ()
     without_counters: tuple[str, ...] = ()
     crash_areas: tuple[str, ...] | None = ()
-    """Of the crash points that processes must have died at; None: all."""
+    """Areas of the crash points at which processes must have died; None for all."""
     without_points: tuple[str, ...] = ()
     """Crash points of these areas that it does not get to."""
     shapes: tuple[str, ...] = ()
-    """What its workload must have brought about."""
+    """Shapes that its workload must have brought about."""
     looks: tuple[str, ...] = ()
-    """What the looks inside must have been able to compare: a check that has nothing to look at finds nothing."""
+    """Comparisons that the inside checks must have made: a check that has nothing to look at finds
+    nothing."""
     refused: tuple[str, ...] = ()
     """Bounds that are drawn small (`bounds.py`), and that must have refused a request."""
     over_streams: bool = False
-    """Whether some of its seeds must have run the whole RPC stack."""
+    """True if some of its seeds must have run the whole RPC stack."""
 
     def counters(self) -> Iterator[str]:
         for fault in CLASSES:
@@ -215,7 +217,8 @@ DEMANDS: Final[Mapping[str, Demand]] = {
         over_streams=True,
     ),
 }
-"""Of the scenarios that draw their faults. The others stage one danger each, and fail by themselves if they miss it."""
+"""Demands on the scenarios that draw their faults. The others stage one danger each, and fail by
+themselves if they miss it."""
 
 
 def never_fired(scenario: str, counts: Mapping[str, int]) -> list[str]:

@@ -31,7 +31,7 @@ _FRAMES_TOLD: Final = 4
 
 @attrs.frozen(kw_only=True)
 class SeedReport:
-    """What became of one seed."""
+    """Result of one seed."""
 
     scenario: str
     seed: int
@@ -43,7 +43,7 @@ class SeedReport:
     """Faults that took effect, by kind."""
     simulated_seconds: float
     demands: Mapping[str, float]
-    """What was demanded once the faults were over -> simulated seconds until it was there."""
+    """Demand made once the faults were over -> simulated seconds until it was met."""
 
     @property
     def replay(self) -> str:

@@ -46,7 +46,7 @@
     register/message_order.py               ballots
     register/race.py                        register
 
-conformance/ holds the scenarios of the conformance kit: clauses.py `clauses`, faults.py `loglet/FAULT`,
-chain.py. The constant of a scenario is its name in capitals, except DATABASE, whose name is `zelos`.
+conformance/ holds the scenarios of the conformance kit: clauses.py `clause/NAME`, faults.py `loglet/FAULT`,
+chain.py `chain/alone` and `chain/mixed`. The constant of a scenario is its name in capitals, except DATABASE, whose name is `zelos`.
 No scenario imports the registry.
 """

@@ -51,7 +51,7 @@ class PlannedClient:
     """Among those of its role."""
     first_node: int
     acts: int
-    """To do."""
+    """Number of acts."""
     lives: int = 0
     done: int = 0
     """Acts that it has begun."""
@@ -62,7 +62,7 @@ class PlannedClient:
 
     @property
     def short_name(self) -> str:
-        """For payloads: the timeline of a failing seed shows short ones."""
+        """Short name for payloads: the timeline of a failing seed shows it."""
         return f"{self.role[0]}{self.number}"
 
 
@@ -112,7 +112,8 @@ async def _live(stage: WorkloadContext, part: PlannedClient, client: Client) -> 
 
 
 def _has_died() -> bool:
-    """Whether the client of this task is dead; it may also just be stopped, when the time of the workload is over."""
+    """True if the client of this task is dead; it may also just be stopped, when the time of the
+    workload is over."""
     process = executing()
     return process is not None and not process.alive
 

@@ -1,4 +1,4 @@
-"""Jute as clients of a Zelos write and read it.                                                                   Pure.
+"""Jute encoding as clients of the database write and read it.
 
 Written from the protocol's description, and not shared with the server: a codec that both sides have in common agrees with
 itself, whatever it does.
@@ -57,7 +57,7 @@ class Writer:
         return self
 
     def frame(self) -> bytes:
-        """All of it, with its length before it."""
+        """Complete frame, with its length before it."""
         return len(self.content).to_bytes(4, "big") + self.content
 
 
