@@ -81,7 +81,7 @@ async def _go_on(operator: Actor, server: NodeId, appends: int) -> None:
 
 
 async def _act_as_copy(cluster: Cluster, stage: WorkloadContext, clone: NodeId, far: NodeId) -> None:
-    """What an operator does who tries the copy out, and what its own client does."""
+    """Acts of an operator that tries the copy out, and of the copy's own client."""
     log = cluster.products[clone].virtual_log if clone in cluster.products else None
     if log is None:
         return

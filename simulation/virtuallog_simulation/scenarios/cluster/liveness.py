@@ -29,12 +29,15 @@ from virtuallog_simulation.world.external_services import ZOOKEEPER
 JUDGE: Final = "judge"
 """Name of the clients that demand."""
 CALM_SECONDS: Final = 60.0
-"""For each demand: several times the longest timeout, grace period and watchdog period one after the other."""
+"""Seconds for each demand: several times the longest timeout, grace period and watchdog period one
+after the other."""
 HEAL_SECONDS: Final = 20.0
-"""For the first append: the cluster must have replaced whatever died. A suspicion takes two seconds, some more of a node
-that kept coming back; an attempt that failed before is made again after up to eight."""
+"""Seconds for the first append: the cluster must have replaced all that died. A suspicion takes two
+seconds, some more for a node that kept coming back; a failed attempt is repeated after up to
+eight."""
 OPERATOR_SECONDS: Final = 10.0
-"""The judge plays the operator when no append has succeeded for so long, where one is needed (`casualties.py`)."""
+"""Seconds without a successful append after which the judge acts as operator, where one is needed
+(`HurtNodes`)."""
 RETRY_SECONDS: Final = 0.5
 LOOK_SECONDS: Final = 0.1
 
@@ -117,7 +120,7 @@ class LivenessJudge:
         return True
 
     async def _change_members(self) -> None:
-        """To the first three nodes; if it is they already, to all."""
+        """Change the members to the first three nodes; to all if those are the members already."""
         nodes = self.actor.stage.cluster.nodes
         members: Sequence[NodeId] = nodes[: chain_changes.MEMBERS]
         if (await self.actor.client.log.view.refresh()).members == tuple(members):
@@ -186,9 +189,9 @@ class HurtNodes:
     nodes: frozenset[int]
     """Dead for good, or without the data that they had."""
     outside: frozenset[str]
-    """Kinds of loglets that live on somebody else's service, which is well."""
+    """Kinds of loglets that live on an external service, which is well."""
     faults: bool
-    """Whether there have been any."""
+    """True if there have been any."""
 
     @classmethod
     def after(cls, stage: WorkloadContext, nemesis: Nemesis, dead: Sequence[NodeId]) -> HurtNodes:
@@ -197,7 +200,7 @@ class HurtNodes:
         return cls(stage.cluster, frozenset(dead) | nemesis.wounds.lost, outside, bool(nemesis.plan.active))
 
     def excuse(self, active: Segment, provider: object) -> bool:
-        """Whether nobody but an operator can be expected to replace this loglet."""
+        """True if only an operator can be expected to replace this loglet."""
         if not self.faults or active.kind in self.outside or replicated(provider) is not None:
             return False
         return any(self._is_hurt(node) for node in self.cluster.nodes)

@@ -1,8 +1,9 @@
 """The main scenario: a cluster of the product's own nodes under load and faults, then peace, then a verdict.
 
-Two phases. Safety: a random workload while the nemesis works; whatever is acknowledged, read or decided goes into the
-history. Liveness: faults stop, a majority lives, and a client that knows nothing must append and read everything
-within a bound of simulated time. The checks then run over the whole history.
+Two phases. Safety: a random workload while the nemesis works; all that is acknowledged, read or
+decided goes into the history. Liveness: faults stop, a majority lives, and a client that knows
+nothing must append and read everything within a bound of simulated time. The checks then run over
+the whole history.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ WORKLOAD_SECONDS: Final = 15.0
 CATCH_UP_SECONDS: Final = 2.5
 """Readers that follow the log see the judge's last entry within this time: their longest pause, by the slowest of clocks."""
 NATIVE_ONLY: Final = 0.5
-"""Share of the seeds in which all loglets are native; in the others some are on somebody else's service."""
+"""Share of the seeds in which all loglets are native; in the others some are on an external
+service."""
 PAXOS: Final = "paxos"
 SETTINGS: Final = VirtualLogSettings(
     appender=AppenderSettings(give_up=5.0, batch_bytes=4 << 10, entry_bytes_max=2 << 10)
@@ -73,12 +75,13 @@ each loglet that a server knows, some 60 of them. A run makes up to 30."""
 
 
 def native() -> NativeProvider:
-    """With a small WAL, and waves and repairs that fit into it."""
+    """Provider with a small WAL, and waves and repairs that fit into it."""
     return NativeProvider(_WAL, _PIECES)
 
 
 def draw_plan(source: random.Random, service: ExternalServices) -> ClusterPlan:
-    """What a cluster of native loglets is made of; in half of the runs others live on somebody else's service."""
+    """Draw nodes, members and kinds of a cluster of native loglets; in half of the runs others live
+    on an external service."""
     nodes = source.choice((3, 5))
     kinds: tuple[ProviderMaker, ...] = (native,)
     if source.random() >= NATIVE_ONLY:
@@ -143,7 +146,7 @@ async def tell(
 
 
 def _stage(cluster: Cluster, plan: WorkloadPlan, nursery: trio.Nursery, service: ExternalServices) -> WorkloadContext:
-    """What clients have before them, as far as these kinds of loglets offer it."""
+    """Context of the clients, as far as these kinds of loglets support it."""
     kinds = cluster.kind_names
     swaps = [kind for kind in kinds if kind in KINDS]
     return WorkloadContext(
@@ -169,7 +172,7 @@ async def _load(stage: WorkloadContext, nemesis: Nemesis, service: ExternalServi
 
 
 def left(kinds: tuple[ProviderMaker, ...], options: Options) -> tuple[ProviderMaker, ...]:
-    """What a run that is narrowed has of them, in the order that it is told; native loglets, if that is nothing."""
+    """Kinds that a narrowed run keeps, in the order of the option; native if none is left."""
     if options.loglets is None:
         return kinds
     makers = {make().kind: make for make in kinds}

@@ -1,7 +1,8 @@
 """The scenarios `loglet/FAULT`: clients race over one loglet of any kind while one class of faults strikes, again and again.
 
-Then the faults stop, and within a bound a client that knows nothing must be able to seal the loglet, learn its tail and
-read all of it. The history is judged by the checks of loglets: whatever was acknowledged is there, once, in order.
+Then the faults stop, and within a bound a client that knows nothing must be able to seal the
+loglet, learn its tail and read all of it. The history is judged by the checks of loglets: all that
+was acknowledged is there, once, in order.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ QUIET_SECONDS: Final = 0.3
 RACE_SECONDS: Final = 30.0
 """Clients that are still busy then, because of what the nemesis does, are stopped."""
 CALM_SECONDS: Final = 60.0
-"""For seal, tail and reads after the last fault: many times any timeout."""
+"""Seconds for seal, tail and reads after the last fault: many times any timeout."""
 STRIKE_SECONDS: Final = 0.3
 """Mean time between two acts of a class: a race takes about a second."""
 PACE: Final = 0.1
@@ -51,7 +52,8 @@ ELSEWHERE: Final = ("wipe", LOST_DATABASE, *(fault.name for fault in streams.CLA
 """Left to the chain: a node recognises that it was wiped by what surrounds its loglets; streams lie beneath them."""
 
 DYING: Final = ("crash", "kill", "relaunch", "blackout")
-"""In half of the seeds the disks are slow, and it strikes when there are news: of a write that may be under way."""
+"""Faults that, in half of the seeds, strike on slow disks just when a client has heard of a write
+that may be under way."""
 INFORMER: Final = NodeId(1900)
 
 
@@ -78,7 +80,7 @@ async def _story(world: World, fault: str) -> None:
 
 
 def _plan(fault: str) -> FaultPlan:
-    """It strikes in every seed."""
+    """Plan in which the fault strikes in every seed."""
     rarities = {one.name: one.rarity for one in CLASSES}
     return FaultPlan(active={fault: STRIKE_SECONDS * rarities[fault]} if fault in rarities else {}, pace=PACE)
 
@@ -100,7 +102,7 @@ def _cast(source: random.Random) -> RaceClients:
 
 
 async def _strike(served: ServedLoglets, nemesis: Nemesis, fault: str) -> None:
-    """At random; or, where writes take long, when somebody has heard of one."""
+    """Strike at random; or, where writes take long, when a client has heard of one."""
     world = served.world
     if fault == DEAD:
         await _die(served, world.random(f"fault {DEAD}"))
@@ -147,7 +149,7 @@ async def _die(served: ServedLoglets, source: random.Random) -> None:
 
 
 def struck(fault: str, counts: Mapping[str, int]) -> int:
-    """How often a fault took effect."""
+    """Number of times that a fault took effect."""
     if fault == CRASH_POINT:
         return sum(count for name, count in counts.items() if name.startswith(COUNTED))
     counters = {name for one in CLASSES if one.name == fault for name in one.counters} or {fault}
@@ -159,7 +161,7 @@ FAULTS: Final[Mapping[str, str]] = {
     **{one.name: one.about for one in CLASSES if one.name not in ELSEWHERE},
     DEAD: "a node dies and never comes back",
 }
-"""What strikes, and what then happens."""
+"""Faults of the kit, with a description of each."""
 SCENARIOS: Final = tuple(
     Scenario(name=f"loglet/{fault}", about=about, story=partial(_story, fault=fault), limit_seconds=300.0)
     for fault, about in FAULTS.items()

@@ -1,9 +1,11 @@
-"""Clients with rights, and strangers, at three servers of ZooKeeper's protocol that share one log in memory.
+"""Clients with rights, and unauthorized ones, at three servers of ZooKeeper's protocol that share
+one log in memory.
 
-There are no nodes and no network: what is looked at are the doors. Owners create znodes with ACLs, change them, and move their sessions from server to
-server; readers of other identities, or none, watch everything; strangers claim sessions with wrong passwords, at every server, in either
-mode; connections that say nothing pile up. Servers are cut off from the log for about as long as it takes to get into read-only
-mode, so that the mode lasts from a moment to seconds.
+There are no nodes and no network: only the entrances are tested. Owners create znodes with ACLs,
+change them, and move their sessions from server to server; readers of other identities, or none,
+watch everything; strangers claim sessions with wrong passwords, at every server, in either mode;
+connections that say nothing pile up. Servers are cut off from the log for about as long as it takes
+to get into read-only mode, so that the mode lasts from a moment to seconds.
 """
 
 from __future__ import annotations
@@ -58,10 +60,10 @@ LOOKED: Final = tuple(
         "events told", "events withheld", "local sessions", "claims refused", "read-only moments", "outages", "silent", "unknown claims",
     )
 )  # fmt: skip
-"""What a set of seeds must have shown."""
+"""Counters that a set of seeds must have shown."""
 POUNCES: Final = 12
 LONG_SECONDS: Final = 8.0
-"""Of an outage."""
+"""Longest seconds of an outage."""
 _CREDENTIALS: Final = {"alice": b"alice:a", "bob": b"bob:b"}
 _IDENTITIES: Final = {name: Identity("digest", digest_of(each.decode())) for name, each in _CREDENTIALS.items()}
 _PARENTS: Final = ("/p0", "/p1", "/p2")
@@ -107,7 +109,8 @@ async def _prepare(run: AccessRun) -> None:
 
 
 def _draw_acl(source: random.Random) -> Sequence[Acl]:
-    """Open, one's own, or one's own and readable by a second one, by an address, or by nobody else."""
+    """Draw an ACL: open, one's own, or one's own and readable by a second identity, by an address,
+    or by all."""
     everything, read = int(Permission.ALL), int(Permission.READ)
     own = [Acl(everything, "digest", _IDENTITIES[source.choice(("alice", "bob"))].id)]
     others = (
@@ -269,7 +272,7 @@ async def _pounce(run: AccessRun, source: random.Random) -> None:
 
 
 def _draw_wrong(source: random.Random, right: bytes) -> bytes:
-    """Never the right one."""
+    """Draw a wrong password, never the right one."""
     flipped = bytearray(right)
     flipped[source.randrange(len(flipped))] ^= 1 << source.randrange(8)
     others = (
@@ -368,7 +371,7 @@ async def _cut(run: AccessRun, source: random.Random) -> None:
 
 
 async def _visit(run: AccessRun, outage: Outage, host: str, source: random.Random) -> None:
-    """Be a guest of read-only mode, from as early as possible; stay for longer than it may last."""
+    """Use read-only mode as a guest, from as early as possible; stay for longer than it may last."""
     while outage.until == float("inf"):
         await trio.sleep(source.uniform(0.01, 0.1))
         with suppress(UnavailableError):

@@ -1,12 +1,14 @@
 """ZooKeeper's clients on simulated nodes that serve the database, while the nemesis works and the consensus below is swapped.
 
-First the load: clients change and read few znodes with all that their protocol has, come, go and come back; operators swap
-kinds of loglets; nodes crash, lose their disks, and rejoin from snapshots, as the log is trimmed after some hundred commands.
-Then peace: every client that is still there must be answered, and every session whose client is gone must end. In the end all
-replicas read the log to its tail, and their states are compared; and somebody who
-is no replica replays what is left of the log, and comes to the same.
+First the load: clients change and read few znodes with all that their protocol has, come, go and
+come back; operators swap kinds of loglets; nodes crash, lose their disks, and rejoin from
+snapshots, as the log is trimmed after some hundred commands. Then peace: every client that is still
+there must be answered, and every session whose client is gone must end. In the end all replicas
+read the log to its tail, and their states are compared; a program that is no replica replays the
+rest of the log, and must come to the same state.
 
-In a share of the seeds all that goes on from a database that was restored to a position of another cluster's log (`zelos/restored_database.py`).
+In a share of the seeds all that goes on from a database that was restored to a position of another
+cluster's log (`restored_database.py`).
 """
 
 from __future__ import annotations
@@ -66,9 +68,11 @@ TIMEOUTS_MS: Final = (4000, 5000)
 """Longer than the longest absence that a replica forgives itself, as those of ZooKeeper are."""
 LOAD_SECONDS: Final = 12.0
 SERVING_SECONDS: Final = 30.0
-"""Within this time a fresh cluster without faults must serve clients, and one whose faults are over serve all of them again."""
+"""Seconds within which a fresh cluster without faults must serve clients, and one whose faults are
+over must serve all of them again."""
 PEACE_SECONDS: Final = 15.0
-"""Then: the longest timeout by the slowest clock, what others than the session's server wait longer, and a proposal that is lost."""
+"""Seconds of peace: the longest timeout by the slowest clock, the extra wait of servers other than
+the session's, and a proposal that is lost."""
 PACE: Final = 0.5
 GENTLE: Final = 6.0
 """Faults are half as long as elsewhere and strike a third as often: clients that are away all the time do nothing that could be
@@ -88,7 +92,7 @@ LOOKED: Final = (
     ANSWERS, TOLD, REPEATED, STATES, REPLAYED, ANNOUNCED, ALLOWED, RESTORED, READS, FIRED, cluster_load.LATER_ORIGINS, CAUGHT_UP,
     *(PREFIX + shape for shape in (*SHAPES, *INSIDE, SWAPS, TIMED_OUT, EMPTIED)),
 )  # fmt: skip
-"""What a set of seeds must have been able to compare, and put through."""
+"""Counters that a set of seeds must have shown."""
 
 
 @attrs.define(eq=False)
@@ -164,7 +168,7 @@ async def tell(world: World) -> None:
 
 
 def _restore(world: World, cluster: Cluster, servers: DatabaseServers, states: StateWatch) -> None:
-    """In some runs the database is one that was restored."""
+    """In some runs, begin with a restored database."""
     position = cluster_load.draw_origin(world, cluster)
     if cluster.origin is not None:
         place, pairs = restored_database.restore(world, servers.witness, cluster.origin.cluster, position)
@@ -212,7 +216,7 @@ async def _load(run: _Run, nemesis: Nemesis) -> None:
 
 
 async def _peace(run: _Run, nursery: trio.Nursery) -> None:
-    """The second one: clients come to an end, and what nobody uses ends."""
+    """The second phase: clients come to an end, and unused sessions and containers end."""
     clients = len(run.parts)
     for part in run.parts:
         part.acts = 0
@@ -230,7 +234,7 @@ async def _peace(run: _Run, nursery: trio.Nursery) -> None:
 
 
 async def _replay(run: _Run) -> None:
-    """Then somebody who is no replica plays the log."""
+    """Replay the log without a replica."""
     with trio.move_on_after(SERVING_SECONDS):
         await replay_log(run.cluster, run.states)
         return

@@ -29,7 +29,7 @@ HELLO: Final = b"hello"
 
 
 class _Handshake:
-    """In place of TLS: one word, which those that say nothing do not send."""
+    """Handshake in place of TLS: one word, which silent connections do not send."""
 
     async def secure(self, stream: trio.abc.Stream) -> tuple[trio.abc.Stream, str]:
         said = b""

@@ -1,15 +1,16 @@
 """Several operators at once: drains, replacements, additions, removals and changes of the members, from different nodes.
 
-Each operator draws what it does and which node it asks; one may not know of the others. A writer appends all the while. Copies
-have holes: a log server was cut off from its sequencer, and caught up without what others had committed meanwhile. What an
-operator is told is believed:
+Each operator draws its acts and the nodes it asks; one may not know of the others. A writer appends
+all the while. Copies have holes: a log server was cut off from its sequencer, and caught up without
+what others had committed meanwhile. An answer to an operator is believed:
 
     "may be stopped"     the node goes for good, with its disks, at once or in the end together with all others
     a replacement        that was accepted without --force: the directory is gone, whole or not
     members changed      all former ones go at once, for a while
 
-Then nobody fails any more, and the rest must do everything: finish, drain one node more, decide, append, read all that was
-acknowledged, also while one node after the other is down. Live servers have caught up with each other some seconds later.
+Then all faults stop, and the rest must do everything: finish, drain one node more, decide, append,
+read all that was acknowledged, also while one node after the other is down. Live servers have
+caught up with each other some seconds later.
 
 docs/operating.md, "Add, replace, drain"; server/virtuallog_server/membership.
 """
@@ -138,7 +139,7 @@ async def _bring_back(scene: OperatorsContext, actor: Actor, node: NodeId, serve
 
 
 def _has_hole(scene: OperatorsContext, node: NodeId, segment: Segment) -> bool:
-    """Whether the node knows of entries behind some that it lacks."""
+    """True if the node knows of entries behind some that it lacks."""
     server = log_servers(scene.cluster).get(node)
     held = server.durable.loglets.get(segment.id) if server is not None else None
     if held is None:

@@ -47,7 +47,8 @@ from virtuallog_simulation.world.transport import STREAMS
 from virtuallog_simulation.world.world import World
 
 REVIVED_SECONDS: Final = 30.0
-"""From the start of the imported nodes until the log goes on, and all that can be read has been."""
+"""Seconds from the start of the imported nodes until the log goes on, and all that can be read has
+been."""
 _SETTINGS: Final = VirtualLogSettings(appender=AppenderSettings(give_up=3.0))
 _FORMER, _OPERATOR, _LATER, _READER = (NodeId(number) for number in range(2001, 2005))
 
@@ -128,7 +129,8 @@ async def _change_last(cast: RecoveryRoles) -> None:
 
 
 async def _lose_majority(cast: RecoveryRoles) -> Mapping[NodeId, Disks]:
-    """Returns the disks that are believed lost. The nodes that are left are asked for changes meanwhile, in vain, and are stopped."""
+    """Returns the disks that are believed lost. The remaining nodes are asked for changes
+    meanwhile, without success, and are stopped."""
     olds = dict[NodeId, Disks]()
     for node in cast.lost:
         cast.cluster.machines[node].crash()
@@ -148,8 +150,8 @@ async def _lose_majority(cast: RecoveryRoles) -> Mapping[NodeId, Disks]:
 
 
 async def _go_on(cast: RecoveryRoles, olds: Mapping[NodeId, Disks], chosen: Dump, members: Sequence[NodeId]) -> str:
-    """The new cluster serves all that it can, whatever a former member and a former client do; returns the member, as it stands in the
-    history."""
+    """Let the new cluster serve all that it can, whatever a former member and a former client do.
+    Returns the member's name in the history."""
     source, cluster, world = cast.source, cast.cluster, cast.world
     returning, is_first = source.choice(cast.lost), source.random() < 0.5
     if is_first:
@@ -217,7 +219,7 @@ async def _serve(cast: RecoveryRoles, chosen: Dump, members: Sequence[NodeId]) -
 
 
 async def _read(actor: Actor, start: int, stop: int) -> None:
-    """Until all of it has been read."""
+    """Read until all of it has been read."""
     at = start
     while at < stop:
         try:

@@ -26,7 +26,8 @@ from virtuallog_simulation.workload.actor import Actor, attempt
 from virtuallog_simulation.world.cluster import Client
 
 FINISH_SECONDS: Final = 40.0
-"""For what is left, when everybody is back: suspicions, restarts, and some steps of a second at most."""
+"""Seconds to finish open work when all nodes are back: suspicions, restarts, and some steps of a
+second at most."""
 READ_SECONDS: Final = 20.0
 SETTLE_SECONDS: Final = 2.0
 CATCH_UP_SECONDS: Final = 3.0
@@ -78,7 +79,7 @@ async def _settle(scene: OperatorsContext, client: Client, node: NodeId, store_i
 
 
 async def _drain_one_more(scene: OperatorsContext, operator: Operator, client: Client) -> None:
-    """With a spare node for everything this is never refused."""
+    """Drain one node more; with a spare node for everything this is never refused."""
     register = await client.log.view.refresh()
     used = [node for node in operator.used(register) if scene.cluster.machines[node].running]
     if len(used) <= max(COPIES, len(register.members)) + 1:
@@ -181,7 +182,7 @@ async def read_all(scene: OperatorsContext, reader: Actor) -> None:
 
 
 def rests_on_stopped(register: Register, node: NodeId) -> list[str]:
-    """What needs the node."""
+    """Segments and seats that need the node."""
     found = []
     for segment in register.chain.segments:
         placement = native_placement(segment)

@@ -43,13 +43,13 @@ _DEATHS: Final = (
     "node: a boot is counted, nothing of it has started",
     "node: a new identity file is written, the old one stands",
 )
-"""Where an import may die."""
+"""Crash points at which an import may die."""
 assert CRASH_POINTS.keys() >= set(_DEATHS)
 
 
 @attrs.define(eq=False)
 class RecoveryRoles:
-    """Who plays whom."""
+    """Clients and nodes of a recovery."""
 
     stage: WorkloadContext
     source: random.Random
@@ -60,7 +60,7 @@ class RecoveryRoles:
     unaware: NodeId | None = None
     """A member that is left, and was cut off during the last change."""
     exports: list[Dump] = attrs.field(factory=list)
-    """What the operator has taken from the running cluster, the newest last."""
+    """Registers that the operator has exported from the running cluster, the newest last."""
 
     @property
     def cluster(self) -> Cluster:
@@ -99,7 +99,7 @@ async def choose_file(cast: RecoveryRoles) -> tuple[Dump, Sequence[NodeId]]:
 
 
 def _edit(cast: RecoveryRoles, found: Dump) -> Dump:
-    """Close the open segment if nobody can seal it any more."""
+    """Close the open segment if it can no longer be sealed."""
     active = found.register.chain.active
     assert active is not None
     servers = decode_native(active.config).servers
@@ -114,7 +114,7 @@ def _edit(cast: RecoveryRoles, found: Dump) -> Dump:
 
 
 async def import_everywhere(cast: RecoveryRoles, chosen: Dump, members: Sequence[NodeId]) -> Decision | None:
-    """The same file, on every node that is left; None: one of them does not take it."""
+    """Import one file on every remaining node; returns None if one of them refuses it."""
     source, decision = cast.source, None
     answering = source.choice(cast.left) if source.random() < 0.2 else None
     dying = source.choice(cast.left) if source.random() < 0.6 else None
@@ -163,7 +163,7 @@ def _wrong_files(cast: RecoveryRoles, chosen: Dump, node: NodeId) -> list[Dump]:
 
 
 async def _start_half_done(cast: RecoveryRoles, node: NodeId) -> None:
-    """A node whose register is of another cluster than its identity serves nothing."""
+    """Start a node whose register is of another cluster than its identity: it must serve nothing."""
     machine = cast.cluster.machines[node]
     machine.counts[HALF_IMPORTED] += 1
     machine.start()
@@ -260,7 +260,7 @@ async def _directory(machine: Machine) -> StoppedDirectory:
 
 
 async def import_late(cast: RecoveryRoles, chosen: Dump, members: Sequence[NodeId]) -> None:
-    """The same import, when the new cluster has decided something: it must not undo that."""
+    """Repeat the import when the new cluster has decided something: it must not undo that."""
     node = cast.source.choice(cast.left)
     cast.cluster.machines[node].crash(power=cast.source.random() < 0.5)
     await _import(cast, node, chosen, members)

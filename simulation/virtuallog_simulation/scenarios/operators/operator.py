@@ -36,21 +36,22 @@ ROLES: Final = ("log-server", "replica", "sequencer")
 
 @attrs.define(eq=False)
 class OperatorsContext:
-    """What the operators of a run share: they agree who works on which node, and on nothing else."""
+    """State shared by the operators of a run: they agree on which node each works, and on nothing
+    else."""
 
     stage: WorkloadContext
     source: random.Random
     crashes: bool
-    """Whether nodes fail; else only operators act."""
+    """True if nodes fail; else only operators act."""
     busy: set[NodeId] = attrs.field(factory=set)
     stoppable: set[NodeId] = attrs.field(factory=set)
     """Drained, and said to be free. They run still."""
     stopped: set[NodeId] = attrs.field(factory=set)
-    """The same, and gone for good."""
+    """Drained nodes that are gone for good."""
     fragile: set[NodeId] = attrs.field(factory=set)
     """Their directories are given up or lost, and their copies are not made again."""
     asked: dict[NodeId, bytes] = attrs.field(factory=dict)
-    """By node that is replaced, the directory to give up."""
+    """Directory to give up, by the node that is replaced."""
     unsettled: dict[NodeId, bytes] = attrs.field(factory=dict)
     """Nodes that are down, whose directories may be given up or not."""
     replacing: int = 0
@@ -75,7 +76,7 @@ class OperatorsContext:
         count(self.world.counts, what)
 
     def stop(self, node: NodeId) -> None:
-        """It was said to be free: it goes with its disks."""
+        """Stop a node that was said to be free, and wipe its disks."""
         machine = self.cluster.machines[node]
         if machine.running:
             machine.crash()
@@ -90,7 +91,7 @@ class OperatorsContext:
 
 @attrs.define(eq=False)
 class Operator:
-    """One of them."""
+    """An operator that draws acts and asks nodes for them."""
 
     scene: OperatorsContext
     client: Client
@@ -136,7 +137,7 @@ class Operator:
             await trio.sleep(0.1 + self.source.random() * 0.2)
 
     def free(self, nodes: Sequence[NodeId]) -> NodeId | None:
-        """One of the nodes that no operator works on."""
+        """Draw a node that no operator works on."""
         able = [node for node in nodes if node not in self.scene.busy and node not in self.scene.stopped]
         return self.source.choice(able) if able else None
 
@@ -205,7 +206,7 @@ class Operator:
             scene.busy.discard(node)
 
     async def add_again(self) -> None:
-        """With fewer roles than it has."""
+        """Add a node again with fewer roles than it has."""
         register = await self.register()
         node = self.free(self.used(register)) if register else None
         if node is None or register is None:
@@ -232,8 +233,8 @@ class Operator:
             scene.busy.discard(node)
 
     async def replace(self) -> None:
-        """Of a node whose disk is lost, or which does not answer just now; never by force. The second one of that kind may come
-        while the first one has no copies yet."""
+        """Replace a node whose disk is lost, or which does not answer just now; never by force. A
+        second such replacement may come while the first one has no copies yet."""
         scene, register = self.scene, await self.register()
         node = self.free(self.used(register)) if register and scene.crashes else None
         if node is None or register is None or node in scene.stoppable | scene.fragile:
@@ -293,7 +294,7 @@ class Operator:
             self.scene.unsettled[node] = store_id
 
     async def change_members(self) -> None:
-        """To nodes that the operator draws, in the place of what it has seen a moment ago."""
+        """Change the members to drawn nodes, in the place of those seen a moment ago."""
         scene, register = self.scene, await self.register()
         if register is None:
             return
@@ -311,7 +312,7 @@ class Operator:
         scene.did("change the members" if done else "refuse a change of the members")
 
     async def extend(self) -> None:
-        """Where the planner says, or on nodes that the operator draws; just when others drain some."""
+        """Extend the log where the planner says, or on drawn nodes; just when others drain some."""
         scene, register = self.scene, await self.register()
         used = self.used(register) if register else []
         actor = Actor(scene.stage, self.client, self.source, f"e{self.number}.{self._acts}")

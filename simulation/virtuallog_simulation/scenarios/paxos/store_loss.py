@@ -4,7 +4,7 @@ Half of the runs are *bridged*: the replicas on two sides reach each other only 
 forgets. Both sides have clients, so each elects its coordinator with the help of the forgetful one; what it had promised to
 one side before it forgot, it must not promise to the other (specs: Mesos, section 0, schedules 1 and 2).
 
-Never is a majority without its store: a replica is lost only when all others vote.
+A majority always has its store: a replica is lost only when all others vote.
 """
 
 from __future__ import annotations
