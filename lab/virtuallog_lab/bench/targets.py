@@ -1,4 +1,5 @@
-"""What a log can be swapped to on a cluster of three whole nodes and three that only store: kinds, and how they are set up.
+"""Targets of a swap on a cluster of three whole nodes and three that only store: kinds, and their
+settings.
 
 Every setting is given each time: what is left open would stay as it was in the segment before, if that was of the same kind.
 """
@@ -37,9 +38,9 @@ OWN: Final = (
     Target("paxos", "paxos", {"servers": "1,2,3"}),
     Target("striped", "striped", {"stripes": "2", "servers": "1,2,3"}),
 )
-"""Those that need nothing but our own nodes."""
+"""Targets that need only the cluster's own nodes."""
 NAMES: Final = (*(target.name for target in OWN), ZOOKEEPER)
-"""In the order of tables."""
+"""Names in the order of tables."""
 
 
 def choose(names: Sequence[str], zookeeper: str | None) -> list[Target]:

@@ -71,7 +71,7 @@ def append(
 ) -> None:
     """Measure durable appends: throughput, and latency as one client sees it.
 
-    VIRTUALLOG_CLUSTER is not looked at: nobody shall measure a cluster by accident.
+    Ignores VIRTUALLOG_CLUSTER, so that no cluster is measured by accident.
 
     \b
     Example:

@@ -48,7 +48,7 @@ Providers = Mapping[str, LogletProvider]
 
 
 def demo_page(outcome: DemoOutcome, providers: Providers, machine: Machine, command: str, made: str) -> Page:
-    """All of it."""
+    """Page of a run of the demonstration."""
     return Page(
         title=TITLE,
         lead=f"{CLIENTS * WRITERS_PER_CLIENT} writers append without a pause to {NODES} nodes and {LOG_NODES} log servers on one machine. "
@@ -229,7 +229,7 @@ def placement_text(segment: Segment, providers: Mapping[str, LogletProvider]) ->
 
 
 def placement_details(segment: Segment, providers: Mapping[str, LogletProvider]) -> list[tuple[str, str]]:
-    """Its id and whatever its kind tells about its config."""
+    """Id of a segment and the facts that its kind reports about its config."""
     provider = providers.get(segment.kind)
     try:
         told = dict(provider.describe(segment.config)) if provider else {}

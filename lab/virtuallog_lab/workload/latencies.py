@@ -47,7 +47,7 @@ def longest_pause(times: Sequence[float], begin: float, end: float, *, cut: bool
 
 @attrs.frozen
 class Spread:
-    """Of some durations, in milliseconds."""
+    """Percentiles of some durations, in milliseconds."""
 
     p50_ms: float
     p90_ms: float
@@ -61,7 +61,7 @@ class Spread:
         return cls(*(round(1000 * percentile(ordered, share), 2) for share in (0.5, 0.9, 0.99, 1.0)))
 
     def cells(self) -> list[str]:
-        """For a table, with the columns of `SPREAD_COLUMNS`."""
+        """Cells of a table with the columns of `SPREAD_COLUMNS`."""
         return [f"{value:,.1f}" for value in (self.p50_ms, self.p90_ms, self.p99_ms, self.max_ms)]
 
     def plain(self) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class LatencyBins:
     """Latencies of a workload in bins of a tenth of a second, from the start to the last acknowledgement, for pictures."""
 
     latencies: Sequence[Sequence[float]]
-    """In seconds, in order of size, of the appends that ended then; may be empty."""
+    """Latencies in seconds of the appends that ended in each bin, sorted; a bin may be empty."""
 
     @classmethod
     def of(cls, told: Iterable[WriterAcknowledgements]) -> LatencyBins:
@@ -94,11 +94,11 @@ class LatencyBins:
 
     @property
     def seconds(self) -> float:
-        """When the last bin ends."""
+        """End of the last bin, in seconds."""
         return len(self.latencies) * BIN_SECONDS
 
     def rates(self) -> list[tuple[float, float]]:
-        """Where each bin begins, and appends per second in it."""
+        """Begin of each bin, and appends per second in it."""
         return [(index * BIN_SECONDS, len(found) / BIN_SECONDS) for index, found in enumerate(self.latencies)]
 
     def milliseconds(self, share: float) -> list[tuple[float, float | None]]:

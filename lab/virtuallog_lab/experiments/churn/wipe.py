@@ -25,7 +25,7 @@ POLL_SECONDS: Final = 0.25
 
 @attrs.frozen(eq=False, kw_only=True)
 class Wipe:
-    """Of one server.
+    """Wipe of one server.
 
     Args:
         node: which.

@@ -36,14 +36,15 @@ KEYS: Final = 100
 WARM_SECONDS: Final = 1.0
 """Before each measurement."""
 ATTEMPTS: Final = 3
-"""Of a measurement of ZooKeeper's, which on a busy machine may lose its leader and close all connections. We get one."""
+"""Attempts of a measurement of ZooKeeper, which on a busy machine may lose its leader and close all
+connections. The database gets one."""
 
 
 class Served(Protocol):
     """A system that runs."""
 
     async def measure(self, kind: str, outstanding: int, plan: DatabasePlan) -> DatabaseSample:
-        """For `plan.seconds`.
+        """Measure for `plan.seconds`.
 
         Raises:
             PeerError: an operation has failed.

@@ -87,13 +87,13 @@ FAULTS: Final[Mapping[str, tuple[Wire, Wire]]] = {
     "mute": (partial(_silence, change=Network.block), partial(_silence, change=Network.unblock)),
     "split": (partial(_split, change=Network.block), partial(_split, change=Network.unblock)),
 }
-"""How to make each, and how to heal it."""
+"""Functions that cause each fault, and that heal it."""
 
 
 async def _strike(
     network: Network, hold_seconds: float, kind: str, trial: Trial, patience_seconds: float
 ) -> InjectedFault:
-    """For as long as it is held, appends must go on after a while; then it is healed."""
+    """Inject a fault and hold it; appends must go on after a while. Then heal it."""
     make, heal = FAULTS[kind]
     victim, at = str(await trial.orderer()), trial.workload.elapsed
     make(network, victim)

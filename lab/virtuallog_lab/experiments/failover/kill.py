@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What deaths cost a client: nodes killed and stopped under load, and the time until appends are acknowledged again.
+"""Cost of deaths for a client: nodes killed and stopped under load, and the time until appends are
+acknowledged again.
 
     python -m virtuallog_lab.experiments.failover.kill --sequencers 50 --blackouts 20 --stops 1 --picture kill.png
 
@@ -32,7 +33,7 @@ from virtuallog_lab.harness.report import Form, form_options, keep_option, pictu
 from virtuallog_lab.harness.trial import Evidence, TrialLoad, run_trial, temporary_cluster
 
 ORDERERS: Final = {"native": "sequencer", "paxos": "coordinator"}
-"""What orders entries, by kind of the loglet."""
+"""Name of the role that orders entries, by kind of the loglet."""
 
 
 async def run(

@@ -16,9 +16,9 @@ from virtuallog_lab.workload.latencies import SPREAD_COLUMNS, Spread
 BIN_SECONDS: Final = 0.25
 COLOURS: Final = ("tab:red", "black", "tab:orange", "tab:purple", "tab:green")
 TARGET_SECONDS: Final = 3.0
-"""Until somebody else orders appends."""
+"""Target seconds until another node orders appends."""
 COORDINATOR_SECONDS: Final = 2.0
-"""The same within a loglet, where no chain has to grow."""
+"""Target seconds within a loglet, where no chain has to grow."""
 
 
 def report(machine: Machine, evidence: Evidence[list[InjectedFault]], *, without_target: Sequence[str] = ()) -> Report:
@@ -42,7 +42,7 @@ def report(machine: Machine, evidence: Evidence[list[InjectedFault]], *, without
 
 
 def _failures(blows: Sequence[InjectedFault]) -> Iterator[str]:
-    """What must not be, however right the history is."""
+    """Failures that count even if the history is right."""
     for blow in blows:
         if not blow.by_itself:
             yield f"{blow.kind} at {blow.at:.1f} s: appends did not resume by themselves"

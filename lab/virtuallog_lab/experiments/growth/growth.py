@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What a log costs as it grows: memory, disk, restarts, reads and throughput at 1,000,000 and at 10,000,000 entries.
+"""Cost of a log as it grows: memory, disk, restarts, reads and throughput at 1,000,000 and at
+10,000,000 entries.
 
     python -m virtuallog_lab.experiments.growth.growth --bare ../shared/limits/bare_pipeline.py
     python -m virtuallog_lab.experiments.growth.growth --entries 100000,200000 --reconfigurations 200
@@ -69,7 +70,7 @@ def main(
 async def run(
     entries: list[int], size: int, outstanding: int, reconfigurations: int, bare: str | None, seconds: float
 ) -> tuple[list[Stage], Trimmed | None, list[ChainLook]]:
-    """On a cluster of its own. The arguments are the options.
+    """Run on a new cluster. The arguments are the options.
 
     Raises:
         VirtualLogError: something could not be done.

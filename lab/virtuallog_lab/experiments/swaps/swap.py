@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""What a live swap costs a client: reconfigurations under load, and the gap in acknowledgements at each.
+"""Cost of a live swap for a client: reconfigurations under load, and the gap in acknowledgements at
+each.
 
     python -m virtuallog_lab.experiments.swaps.swap --swaps 100 --picture swap.png
 
-Three nodes, one client with 64 appends outstanding. Every second the log continues on a new loglet, whose sequencer
-is on the next node. The gap of a swap is the longest stretch without any acknowledgement from when it is asked for until
-half a second after it is decided; the longest in the half second before, when nothing is done, is the noise of this machine.
-Afterwards everything is read back: exit code 0 means that nothing is lost, doubled or reordered.
+Three nodes, one client with 64 appends outstanding. Every second the log continues on a new loglet,
+whose sequencer is on the next node. The gap of a swap is the longest stretch without any
+acknowledgement from its request until half a second after it is decided; the longest in the half
+second before, when nothing is done, is the noise of this machine. Afterwards everything is read
+back: exit code 0 means that nothing is lost, doubled or reordered.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from virtuallog_lab.harness.trial import OBSERVED, Evidence, TrialLoad, run_tria
 
 
 def targets(kinds: Sequence[str], swaps: int) -> Iterator[Target]:
-    """Where the log begins, then each kind in turn, and a native one with its sequencer on another node than before."""
+    """Yield the first target of the log, then each kind in turn, a native one with its sequencer on
+    another node than before."""
     for number in range(swaps + 1):
         kind = kinds[(number - 1) % len(kinds)]
         yield Target(kind, kind, {"sequencer": str(number % 3 + 1)} if kind == "native" else {})

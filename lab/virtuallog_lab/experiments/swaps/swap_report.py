@@ -19,7 +19,7 @@ TARGET_P99_MS: Final = 100.0
 BINS: Final = 400
 """Over the whole run, for a picture 1,300 dots wide."""
 NEARBY_SECONDS: Final = 0.1
-"""On both sides of the swap that is drawn from nearby."""
+"""Seconds on both sides of the swap that is drawn from nearby."""
 
 
 def report(machine: Machine, evidence: Evidence[list[Swap]], steps: Steps, window_seconds: float) -> Report:
@@ -94,7 +94,8 @@ def _draw_rate(axes: Any, gaps: Gaps, times: Sequence[float]) -> None:
 
 
 def _draw_nearby(axes: Any, gaps: Gaps, times: Sequence[float]) -> None:
-    """The swap whose gap is the median: each acknowledgement at its time, counted from the swap on."""
+    """Draw the swap whose gap is the median: each acknowledgement at its time, counted from the
+    swap on."""
     ordered = sorted(zip(gaps.pauses, gaps.swaps, strict=True), key=lambda pair: pair[0].seconds)
     pause, swap = ordered[len(ordered) // 2]
     near = [1000 * (time - swap.began) for time in times if abs(time - swap.began) <= NEARBY_SECONDS]
