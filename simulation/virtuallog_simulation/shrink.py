@@ -1,8 +1,8 @@
 """Looks for a smaller run that still fails in the same way: fewer classes of faults, kinds of loglets, operations, seconds.
 
-A search over `Options` and a predicate, and nothing else: what fails, and when to stop looking, is up to the caller.
-Fewer faults may well make a run longer, and a bug need not show with fewer of anything else, so what is found is small,
-not smallest. Every step that is taken has been seen to fail.                                                     Pure.
+A search over `Options` and a predicate, and nothing else: the caller decides what fails, and when
+to stop. Fewer faults may well make a run longer, and a bug need not show with fewer of anything
+else, so the result is small, not smallest. Every step that is taken has been seen to fail.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the comparison with other systems rests on, as far as it can be tested without them."""
+"""Parts of the comparison with other systems, as far as they can be tested without them."""
 
 from __future__ import annotations
 

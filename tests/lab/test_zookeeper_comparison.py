@@ -1,4 +1,4 @@
-"""What the comparison with ZooKeeper rests on, as far as it can be told without one."""
+"""Parts of the comparison with ZooKeeper, as far as they can be tested without one."""
 
 from __future__ import annotations
 

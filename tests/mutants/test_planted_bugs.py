@@ -17,7 +17,7 @@ from virtuallog_simulation.runs.runner import run_seed
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "testing.md"
 CLEAN_SEEDS = 8
-"""Of each scenario."""
+"""Seeds of each scenario without a bug."""
 DEAR: Final = frozenset({"cluster", "comeback", "intruders", "mixed", "rights", "striped", "zelos"})
 """Scenarios of which a seed takes a second or more: two seeds, as soaks run them by the thousand."""
 
@@ -33,7 +33,7 @@ def test_a_planted_bug_is_found(mutant: Mutant, record_property: Callable[[str, 
 
 @pytest.mark.parametrize("scenario", sorted({mutant.scenario for mutant in MUTANTS}))
 def test_without_a_planted_bug_there_is_nothing_to_find(scenario: str) -> None:
-    """What is found is the bug."""
+    """Only the planted bug is found."""
     for seed in range(1, 3 if scenario in DEAR else CLEAN_SEEDS + 1):
         assert run_seed(seed, scenario).violations == ()
 
@@ -51,7 +51,7 @@ def test_the_document_lists_all_planted_bugs() -> None:
 
 
 def _rows() -> list[list[str]]:
-    """Of the table of planted bugs."""
+    """Rows of the table of planted bugs."""
     section = DOCUMENT.read_text().partition("## Planted bugs")[2].partition("\n## ")[0]
     return [line.split("|") for line in section.splitlines() if line.startswith("| ") and not line.startswith("| bug")]
 

@@ -1,4 +1,4 @@
-"""The gaps that swaps make in the acknowledgements of a client.                                             Pure."""
+"""Gaps that swaps make in the acknowledgements of a client."""
 
 from __future__ import annotations
 

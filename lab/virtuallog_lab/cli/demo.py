@@ -40,7 +40,7 @@ from virtuallog_server.report import made_now, this_command, write
 )
 @click.option("--phase", default=2.0, show_default=True, type=click.FloatRange(0.2, 60), help="Seconds between steps.")
 def demo(picture: Path, page: Path, phase: float) -> None:
-    """Swap everything under a log that is in use, and check that nobody noticed.
+    """Swap everything under a log that is in use, and check that no client noticed.
 
     Starts three nodes and three log servers on this machine, runs a workload in which every entry is numbered, moves the log
     live through every kind of loglet that needs no other server, puts old segments into Parquet files, trims, kills the node

@@ -49,7 +49,7 @@ class Change:
     which the change was seen."""
     ended: float
     by_itself: bool
-    """Nobody has asked: the cluster has healed itself."""
+    """True if the cluster has healed itself, without a request."""
     gap_seconds: float
     """The longest stretch meanwhile in which nothing at all was acknowledged."""
 

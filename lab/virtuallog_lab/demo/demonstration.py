@@ -189,7 +189,7 @@ class Demonstration:
         self._tell(f"    the log begins at position {trimmed.position}")
 
     async def _kill_and_recover(self) -> None:
-        """The tour ends with the sequencer on the victim. Nobody but the cluster itself does anything about it."""
+        """Kill the node of the sequencer, with which the tour ends. Only the cluster itself reacts."""
         before = self._reigns.seen[-1]
         self._note(f"kill -9 node {VICTIM}", is_fault=True)
         await self._cluster.kill(VICTIM)
@@ -204,8 +204,8 @@ class Demonstration:
         await self._cluster.start(VICTIM)
 
     async def _watch(self, services: Services) -> None:
-        """Record each active loglet, whoever made it. Polls the nodes, not an appending client,
-        which would learn of it sooner."""
+        """Record each active loglet, by whatever client it was made. Polls the nodes, not an
+        appending client, which would learn of it sooner."""
         while True:
             with suppress(RetryableError):  # the next look is a moment away
                 self._reigns.see(self.workload.elapsed, await self._chain(services))

@@ -77,7 +77,7 @@ class _Device:
     end: float = 0.0
     """End of the write under way, or of the last one."""
     is_awaited: bool = False
-    """Somebody waits for the write behind it."""
+    """True if an append waits for the write behind it."""
 
     def write(self, now: float) -> float:
         """Time at which a write is done; arrivals must come in the order of time."""

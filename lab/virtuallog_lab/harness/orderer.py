@@ -23,7 +23,7 @@ async def find_orderer(services: Services, segment: Segment) -> NodeId:
     """The node.
 
     Raises:
-        UnavailableError: nobody knows one.
+        UnavailableError: no server knows one.
     """
     provider = replicated(loglet_providers()[segment.kind])
     assert provider is not None, "measured loglets live on nodes"

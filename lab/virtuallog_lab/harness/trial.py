@@ -70,7 +70,7 @@ class Trial:
         """The node that orders entries now.
 
         Raises:
-            UnavailableError: the register cannot be read, or nobody knows.
+            UnavailableError: the register cannot be read, or no server knows.
         """
         return await find_orderer(self.services, (await self.log.view.refresh()).chain.last)
 

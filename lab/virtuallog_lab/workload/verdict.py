@@ -4,8 +4,8 @@ Seen one by one in the order of the log, so that a log of any length can be judg
 
 * each acknowledged entry is where its writer was told, and nowhere else;
 * each writer's entries, and each session's, are there once, in order, without a hole;
-* an entry that was acknowledged before another was offered comes before it, whoever wrote them;
-* nothing is there that nobody wrote, and nothing is missing that nobody trimmed.
+* an entry that was acknowledged before another was offered comes before it, also across writers;
+* every entry there was written, and every missing one was trimmed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The nemesis: applies a fault plan to the machines of a run, and heals the world when it stops.
 
-Whatever happens, the history stays possible: at most `LOST_MAX` machines ever lose durable data, so a majority of every
-server set keeps what it has synced. Each act is counted when it takes effect, under the name of its class
-(`World.counts`), and so is what comes of it: see the registry.
+The history stays possible under all faults: at most `LOST_MAX` machines ever lose durable data, so
+a majority of every server set keeps what it has synced. Each act is counted when it takes effect,
+under the name of its class (`World.counts`), and so are its consequences: see the registry.
 """
 
 from __future__ import annotations

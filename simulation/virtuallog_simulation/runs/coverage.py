@@ -112,7 +112,7 @@ _OTHERS: Final = tuple(name for name in NAMES if name != LOST_STORE)
 _STREAMS: Final = tuple(fault.name for fault in streams.CLASSES)
 
 DEMANDS: Final[Mapping[str, Demand]] = {
-    # Nobody adds, drains or replaces nodes there: the two after it do. Nor are there paxos loglets.
+    # No operator adds, drains or replaces nodes there: the two after it do. Nor are there paxos loglets.
     "cluster": Demand(
         without_classes=(LOST_STORE, LOST_DATABASE),
         crash_areas=tuple(area for area in AREAS if area not in _ELSEWHERE),
@@ -145,7 +145,7 @@ DEMANDS: Final[Mapping[str, Demand]] = {
         without_classes=tuple(name for name in NAMES if name != LOST_DATABASE),
         looks=load.LOOKED,
     ),
-    # It stages its faults: what must have come about is told by its own counters.
+    # It stages its faults: its own counters show what must have come about.
     "comeback": Demand(without_classes=NAMES, looks=server_restarts.LOOKED),
     "belated": Demand(without_classes=NAMES, looks=late_copies.LOOKED),
     "leased": Demand(without_classes=NAMES, looks=leases.LOOKED),
@@ -172,7 +172,7 @@ DEMANDS: Final[Mapping[str, Demand]] = {
     "replaced": Demand(without_classes=NAMES, shapes=replacement.SHAPES),
     # What several operators do at once is drawn, and what they are refused.
     "operated": Demand(without_classes=NAMES, shapes=MANAGING, looks=(lag.LOOKED, rebuilt_copies.LOOKED)),
-    # Calls only. One loglet that cannot be replaced: who lost data is dead for good. No MetaStore. Nobody has time to roll over.
+    # Calls only. One loglet that cannot be replaced: who lost data is dead for good. No MetaStore. No WAL has time to roll over.
     "native": Demand(
         without_classes=(*LOSING, *_STREAMS, LOST_DATABASE),
         without_counters=(*_STORE, "create error"),

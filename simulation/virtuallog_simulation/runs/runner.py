@@ -70,9 +70,9 @@ def run_seed(
     Args:
         seed: decides everything.
         scenario: which story to tell.
-        patches: bugs to plant, see `patches.py`.
+        patches: bugs to plant, see `world/patches.py`.
         options: what the run is narrowed to.
-        messages: also write each message that travels, and what becomes durable, into the history (`recording.py`).
+        messages: also write each message that travels, and what becomes durable, into the history (`message_record.py`).
 
     Raises:
         InvalidSettingError: no such scenario.

@@ -118,7 +118,7 @@ async def _park(actor: Actor, where: str, position: int, *, reads: bool = True) 
     try:
         await parked.knows.wait()
         await trio.sleep(SETTLE_SECONDS)
-    except BaseException:  # whoever parks it is gone: nobody else lets it read
+    except BaseException:  # the client that parked it is gone: no other lets it read
         parked.may_read.set()
         raise
     return parked

@@ -49,7 +49,8 @@ async def extend(actor: Actor, kind: str | None = None, settings: Mapping[str, s
 
 
 def _tell(actor: Actor, before: Chain, after: Chain) -> None:
-    """Count what has become of an extend. Somebody else's may lie in between: then it was made on top of that one."""
+    """Count the outcome of an extend. Another client's may lie in between: then it was made on top
+    of that one."""
     old, new = before.last, after.last
     actor.did("extend to the same kind" if old.kind == new.kind else "extend to another kind")
     if old.start == new.start:

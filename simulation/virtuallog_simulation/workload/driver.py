@@ -1,8 +1,9 @@
 """Clients that do to the log what their plan says, while the nemesis does its worst.
 
-A client is a process: it lives for a while, may be killed in the middle of anything, and another one takes its place.
-Any act may be cancelled at any await. Lives, pauses and acts are drawn from sources of their own, named by client and
-number; so whatever becomes of one act, and however few of them a run is narrowed to, the others are the same.
+A client is a process: it lives for a while, may be killed in the middle of anything, and another
+one takes its place. Any act may be cancelled at any await. Lives, pauses and acts are drawn from
+sources of their own, named by client and number; so the others are the same whatever becomes of one
+act, and however few of them a narrowed run keeps.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ class Cluster:
                 machine.began_anew(role, setback)
 
     def _forget_life(self, node: NodeId) -> None:
-        """Nobody may take the state of a former life for that of the present one."""
+        """Forget the state of a former life, which must not be taken for that of the present one."""
         self.served.pop(node, None)
         self.products.pop(node, None)
 

@@ -1,4 +1,4 @@
-"""Somebody else's services, on which loglets live that are not copies on the cluster's own nodes.
+"""External services, on which loglets live that are not copies on the cluster's own nodes.
 
     weak-seal   two servers, for entries and for seals
     zookeeper   an ensemble (`virtuallog.testing.sim.zookeeper`)
@@ -91,7 +91,7 @@ def _made_by(segment: SegmentId, item: Placed) -> Iterator[LogletAppend | Loglet
 
 
 class _CopiedError(Exception):
-    """Nobody acknowledged it."""
+    """Stands for the missing acknowledgement of copied entries."""
 
 
 @attrs.define(eq=False)
@@ -195,7 +195,7 @@ class ExternalServices:
         self.files.damaging = 0.0
 
     async def gone(self, server: NodeId, seconds: float) -> None:
-        """Nobody reaches the ensemble."""
+        """Make the ensemble unreachable."""
         await self._troubled(ZooKeeperFaults(reachable=False), seconds)
 
     async def break_off(self, server: NodeId, seconds: float) -> None:

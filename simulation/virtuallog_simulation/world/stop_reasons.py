@@ -1,4 +1,4 @@
-"""Why a node, or a role of one, stopped for good: there are few good reasons.  Pure.
+"""Reasons for which a node, or a role of one, stopped for good: there are few good ones.
 
 A disk that failed, filled up, rotted or was replaced is a reason. Anything else at best looks like
 one. No other check would notice, as a stopped node endangers nothing.

@@ -284,7 +284,7 @@ def draw(
         source_for: a source of randomness for each purpose.
         wanted: `CALLS` or `STREAMS`; None: as the seed draws it.
         interfaces: the wire form of all requests.
-        nodes: everybody who may listen.
+        nodes: all nodes that may listen.
     """
     source = source_for("transport")
     drawn = STREAMS if source.random() < STREAMS_SHARE else CALLS

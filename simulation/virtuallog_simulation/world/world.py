@@ -102,7 +102,7 @@ class World:
 
         Args:
             interfaces: the wire form of all requests.
-            nodes: everybody who may listen.
+            nodes: all nodes that may listen.
         """
         self.transport = transport.draw(self.network, self.random, self.options.transport, interfaces, nodes)
         if not isinstance(self.transport, Calls):
@@ -126,7 +126,7 @@ class World:
         self.demands[what] = max(seconds, self.demands.get(what, 0.0))
 
     def reached(self, point: CrashPoint) -> None:
-        """Somebody has got to a crash point. The dead do not get any further."""
+        """Called when a process gets to a crash point. Dead processes do not get any further."""
         process = executing()
         if process is not None:
             process.check()

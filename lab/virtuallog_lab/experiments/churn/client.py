@@ -212,7 +212,7 @@ async def connected(address: str, patience: float) -> AsyncIterator[Client]:
     """A client of one server, with a new session, for the length of the block.
 
     Raises:
-        UnavailableError: nobody takes us there.
+        UnavailableError: the server refuses the client.
     """
     stream: trio.SocketStream | None = None
     try:

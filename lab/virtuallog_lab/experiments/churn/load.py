@@ -30,7 +30,7 @@ class ChurnLoad:
         keys: znodes, which are there.
         size: bytes of a value.
         outstanding: writes under way, on all connections.
-        down: servers that are expected to break connections, of which nothing is told then.
+        down: servers that are expected to break connections, which is not reported then.
     """
 
     addresses: Mapping[NodeId, str]

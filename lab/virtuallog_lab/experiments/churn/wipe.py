@@ -33,7 +33,7 @@ class Wipe:
         cluster: that it is a part of.
         services: to ask the others with.
         log: of the cluster.
-        mark: is told each time it has got further: killed, started, serving, copied.
+        mark: called at each stage: killed, started, serving, copied.
     """
 
     node: NodeId

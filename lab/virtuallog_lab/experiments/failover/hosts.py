@@ -3,14 +3,15 @@
 
     python -m virtuallog_lab.experiments.failover.hosts --rounds 3
 
-    cut     the cable of the host that orders entries is pulled: nothing comes, nothing goes, nobody is told
+    cut     the cable of the host that orders entries is pulled: nothing comes, nothing goes, without an error to either side
     deaf    nothing that others send reaches it; what it sends arrives
     mute    nothing that it sends arrives; it hears all
     split   it and the other nodes do not reach each other; the client reaches all of them
 
-Each lasts `--hold` seconds, then is healed. Nobody helps: the others must notice and continue elsewhere, the client must find
-that out, and the former sequencer, which lives and knows nothing of it, must acknowledge nothing. Time runs to the end of
-the longest stretch without acknowledgements. Afterwards everything is read back: exit code 0 means that appends came back by
+Each lasts `--hold` seconds, then is healed. There is no operator: the others must notice and
+continue elsewhere, the client must find that out, and the former sequencer, which lives and knows
+nothing of it, must acknowledge nothing. Time runs to the end of the longest stretch without
+acknowledgements. Afterwards everything is read back: exit code 0 means that appends came back by
 themselves every time, and that nothing is lost, doubled or reordered.
 """
 

@@ -4,7 +4,7 @@ acknowledged again.
 
     python -m virtuallog_lab.experiments.failover.kill --sequencers 50 --blackouts 20 --stops 1 --picture kill.png
 
-    sequencer    kill -9 of the node that orders entries. Nobody helps: the others must notice, and continue elsewhere.
+    sequencer    kill -9 of the node that orders entries. There is no operator: the others must notice, and continue elsewhere.
                  The dead node is started again once that is done.
     coordinator  the same with `--loglet paxos`, where another replica is elected and the chain stays as it is.
     blackout     kill -9 of all nodes at once; all are started again at once. Their start is part of the time.

@@ -1,9 +1,10 @@
 """One run of `scan.py`: the log is filled, read plainly and with Spark, archived with Spark, and
 read again from the archive.
 
-Whatever is compared is measured in turn, so that a machine that is slow for a while is slow for both. Every reader has to find what was
-appended. A session of Spark is warmed up before anything of it counts: Java compiles what runs often, and a first query costs
-several times as much; what it costs is kept as well.
+Compared readers are measured in turn, so that a machine that is slow for a while is slow for both.
+Every reader has to find what was appended. A session of Spark is warmed up before anything of it
+counts: Java compiles what runs often, and a first query costs several times as much; its cost is
+recorded as well.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class DriverKills:
         query: that the drivers run.
         done: how much of the run is over, from 0 to 1.
         clock: to wait with.
-        problems: is told what is wrong.
+        problems: receives the problems.
     """
 
     count: int

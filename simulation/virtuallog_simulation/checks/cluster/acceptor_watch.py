@@ -74,7 +74,7 @@ class AcceptorWatch:
     def _stored(self) -> Acceptors:
         try:
             return stored_acceptors(self.machines)
-        except CorruptionError as error:  # not raised: whoever has got to the crash point would take it for its own
+        except CorruptionError as error:  # not raised: the process at the crash point would take it for its own
             self.world.violations.append(Violation("acceptors agree", f"a disk that has not rotted: {error}"))
             return {}
 
@@ -94,7 +94,7 @@ def _stored_acceptor(machine: Machine) -> Acceptor | None:
         return None
     restoring = records.restore(_Pairs(dict(disk.pairs)))
     try:
-        restoring.send(None)  # a dictionary keeps nobody waiting, so it ends at once
+        restoring.send(None)  # a dictionary never waits, so it ends at once
     except StopIteration as stop:
         acceptor: Acceptor = stop.value
         return acceptor

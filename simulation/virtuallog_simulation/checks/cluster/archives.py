@@ -80,8 +80,8 @@ def archive_is_whole(
 
 
 def hot_copies_are_kept(history: History) -> Iterator[Violation]:
-    """Whoever takes a segment's loglet out of the chain for an archive keeps it: the first version that names the archive names
-    the loglet too, by the id and the kind that it had."""
+    """A segment's loglet that leaves the chain for an archive is kept: the first version that names
+    the archive names the loglet too, by the id and the kind that it had."""
     known = chains(history)
     for version, one in known.items():
         before = known.get(version - 1)

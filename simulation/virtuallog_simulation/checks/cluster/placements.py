@@ -1,6 +1,7 @@
-"""Sets that several operators change: members, tables of nodes, servers of segments. Judged on versions of the register.  Pure.
+"""Sets that several operators change: members, tables of nodes, servers of segments. Judged on
+versions of the register.
 
-Whatever an operator looked at before, each version follows from the one that it was put on:
+Independent of what an operator saw before, each version follows from the one that it was put on:
 
 * a drained node is given nothing: no seat, no copy, no loglet;
 * what a version names is in its table of nodes;

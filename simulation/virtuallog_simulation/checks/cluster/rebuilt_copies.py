@@ -1,4 +1,5 @@
-"""Copies of closed segments that were made for a server: each has everything, whatever the server had before.
+"""Rebuilt copies of closed segments: each has everything, independent of what the server had
+before.
 
 An original server may have holes, as an append needs a majority. A server that came later may not:
 so a majority keeps everything, whichever servers leave (`ReplicatedProvider.replicate`).

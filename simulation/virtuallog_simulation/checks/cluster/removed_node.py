@@ -44,7 +44,8 @@ class RemovedNodeWatch:
         network.watch = watch
 
     def look(self) -> None:
-        """Nobody has given it anything of a loglet that is younger than its end."""
+        """Look at a message: no node has given the removed one anything of a loglet that is younger
+        than its end."""
         servers: Mapping[NodeId, LogServer] = log_servers(self.cluster)
         server = servers.get(self.machine)
         for segment, loglet in server.durable.loglets.items() if server is not None else ():

@@ -93,7 +93,7 @@ class StateWatch:
         return SortedPairs(dict(self._copies[min(usable)])) if trim_point else SortedPairs()
 
     def replayed(self, cursor: LogPosition, digest: int) -> None:
-        """Somebody who is no replica has come to this state."""
+        """Called when a replay without a replica has come to this state."""
         known = self._digests.get(cursor)
         if known is None:
             return
@@ -161,7 +161,7 @@ class StateWatch:
 
 
 def trims_stay_below_what_is_allowed(history: History) -> Iterator[Violation]:
-    """Whoever trims a loglet of the log had been allowed to."""
+    """Trims of the log's loglets were allowed before."""
     allowed = sorted(history.operations(Allowed), key=lambda told: told.invoked)
     for trim in history.operations(LogletTrim):
         position = trimmed_to(history, trim)

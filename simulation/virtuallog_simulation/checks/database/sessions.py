@@ -1,8 +1,9 @@
 """Promises about sessions: none ends before its time, and none lives on for long.
 
-A session is heard of through the log: by its own commands, and by what servers tell of those that only pinged. Whoever ends it has
-waited for its timeout since it applied the last of these, by its own clock. So the true time between the two is at least
-the timeout by the fastest clock there is.
+A session is heard of through the log: by its own commands, and by what servers report of those that
+only pinged. The server that ends it has waited for its timeout since it applied the last of these,
+by its own clock. So the true time between the two is at least the timeout by the fastest clock
+there is.
 """
 
 from __future__ import annotations

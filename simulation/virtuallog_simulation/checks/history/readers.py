@@ -2,12 +2,12 @@
 
 ordered, unique        a read begins at its start and covers every position once, in order; a reader that follows the
                        log goes on where it was
-gap-honest             a gap says why: trimmed only where somebody asked for it, filler only where nothing ever is,
+gap-honest             a gap says why: trimmed only where a client asked for it, filler only where nothing ever is,
                        and nothing is lost
 resumable, repeatable  a reader sees what another one that passed there saw: the same record, or that it was trimmed
 atomic                 entries that were offered together lie side by side, all of them or none
-no future leak         nothing is read at or past a tail that somebody sees later (`order.possible_in_time`: reads prove
-                       tails), nor before somebody offered it (`facts.content`)
+no future leak         nothing is read at or past a tail that a client sees later (`order.possible_in_time`: reads prove
+                       tails), nor before a client offered it (`facts.content`)
 follows                where the log goes (`followers_reach_the_tail`)
 """
 
@@ -119,7 +119,8 @@ READER_CHECKS: Final[tuple[Check, ...]] = (
 
 
 def followers_reach_the_tail(history: History) -> Iterator[Violation]:
-    """Whoever follows the log and is alive has been handed all of it. For a run that has waited for that, in peace."""
+    """Every live follower of the log has received all of it. Valid for a run that has waited for
+    that, in peace."""
     tails = [tail for tail in history.operations(LogCheckTail) if tail.returned]
     for follow, reads in _followed(history):
         if follow.ended is not None or not tails:

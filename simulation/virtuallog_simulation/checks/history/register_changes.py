@@ -44,7 +44,7 @@ CHANGE_CHECKS: Final[tuple[Check, ...]] = (changes_take_effect,)
 
 
 def _missing(history: History, change: Operation, made: Decided) -> str:
-    """What the version should show and does not; empty if it shows the change."""
+    """Expected content that the version lacks; empty if it shows the change."""
     match change.action.change:
         case ExtendChange(kind):
             last = made.chain.last

@@ -1,4 +1,5 @@
-"""Exactly once and in order, across all loglets that a session has met; and what fits into none.                  Pure.
+"""Promises to sessions: exactly once and in order, across all loglets that a session has met; and
+refusal of entries that fit into none.
 
 The chain defines which places of which loglets are in the log. So everything that a loglet
 acknowledged or showed is mapped to its position: a session that was reordered by a reconfiguration
@@ -67,7 +68,7 @@ def _add_segments(found: _Found, history: History) -> Iterator[Violation]:
     for segment_id, places, session, first, operation in _in_loglets(history):
         segment = segments.get(segment_id)
         if segment is None:
-            continue  # it never got into the chain, as far as anybody knows
+            continue  # it never got into the chain, as far as any client knows
         for sequence, place in enumerate(places, start=first):
             position = segment.position(place)
             if position < segment.start or (segment.stop is not None and position >= segment.stop):

@@ -86,7 +86,7 @@ class _Copy:
     segment: Segment
     made: Decided
     until: float
-    """Whoever trims later than this trims the copy, and who trimmed before is heard of again."""
+    """Event from which on a trim trims the copy; earlier trimmers are heard of again."""
 
     def excuses(self, place: int, later: Operation, earlier: Operation) -> bool:
         """True if the original knew of the earlier trim and the copy was asked later."""

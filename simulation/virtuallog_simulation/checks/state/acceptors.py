@@ -1,4 +1,4 @@
-"""Looks at what the MetaStore's acceptors have on their disks: invariant I2, below the clients.  Pure.
+"""Comparison of the disks of the MetaStore's acceptors: invariant I2, below the clients.
 
 A decision is what makes the register one: all who know it know the same, it is what a majority accepted in one ballot,
 and once a client has heard of it a majority of those who decided it has it on disk.
@@ -112,7 +112,7 @@ class Seen:
         newest = max(decided(history), default=0)
         before = self._decisions.get(newest - 1)
         if newest == 0 or before is None:
-            return  # whoever decided it has gone on, all of them
+            return  # all that decided it have gone on
         self.looked[DURABLE] += 1
         known, members = decided(history)[newest], before[0].members
         have = {node for node in members if _has(acceptors.get(node), newest, known.value)}

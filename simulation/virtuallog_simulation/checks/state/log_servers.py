@@ -53,8 +53,8 @@ def servers_agree(
 def committed_below_the_stop(
     history: History, segment: SegmentId, config: NativeConfig, servers: Mapping[NodeId, LogServer]
 ) -> Iterator[Violation]:
-    """What a majority of sealed servers has lies below a tail that a client has received. So repair
-    completes what is below the tail that its check returns, and nothing past it.
+    """Entries on a majority of sealed servers lie below a tail that a client has received. So
+    repair completes what is below the tail that its check returns, and nothing past it.
 
     Valid for a loglet whose sequencer is dead, when every check and repair has ended.
     """
@@ -131,7 +131,7 @@ def restart_forgets_nothing(
     looked: Counter[str] | None = None,
     tombstones: Tombstones | None = None,
 ) -> Iterator[Violation]:
-    """What a server has served, or has reported as durable, is what it would serve after a loss of
+    """Entries that a server has served, or has reported as durable, would be served after a loss of
     power.
 
     Args:

@@ -172,7 +172,7 @@ class Ledger:
 
     def _compare(self, segment: SegmentId, node: NodeId, before: PaxosRecord | None, after: PaxosRecord) -> None:
         if before is None or after.learned:
-            return  # a learned record is stored as whoever knows it tells it
+            return  # a learned record is stored as its sender has it
         if before.learned or after.promised < before.promised or after.performed < before.performed:
             message = (
                 f"node {node} of loglet {segment}, position {after.position}: {_told(before)}, then {_told(after)}"

@@ -1,5 +1,4 @@
-"""Callers that cancel appends: appends of other callers go on, whatever becomes of the cancelled
-ones.
+"""Callers that cancel appends: appends of other callers go on, independent of the cancelled ones.
 
 Sessions over a slow network, several appends at once, most of them cancelled at some await. None of them may leave
 anything behind that blocks its session: the next append must succeed soon (specs: Delos, section 16).

@@ -50,7 +50,7 @@ async def _story(world: World) -> None:
             operator = Actor(stage, client, client.random, "o")
             await _extend(operator, cluster.nodes, near)
             await attempt(operator.append(source.randint(1, 3)))
-            await trio.sleep(source.choice((1.0, 3.0)))  # node.following has told everybody which cluster it is
+            await trio.sleep(source.choice((1.0, 3.0)))  # node.following has informed all nodes of the cluster id
             disks = cluster.machines[original].copied(world.random("copy"))
             if source.random() < 0.5:
                 await attempt(operator.append(source.randint(1, 3)))

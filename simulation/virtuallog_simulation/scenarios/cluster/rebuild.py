@@ -135,7 +135,7 @@ def _servers(actor: Actor, segment: Segment) -> Sequence[NodeId]:
 
 
 async def _only_newcomers(stage: WorkloadContext, gone: NodeId) -> None:
-    """Whoever had the segments in the beginning goes as well; another client reads the whole log without them."""
+    """Remove the original servers of the segments; another client reads the whole log without them."""
     cluster, world = stage.cluster, stage.cluster.world
     async with cluster.client("reader", node=_READER) as client:
         actor = Actor(stage, client, client.random, "r")

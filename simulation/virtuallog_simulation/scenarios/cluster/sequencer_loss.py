@@ -2,7 +2,7 @@
 is lost.
 
 `bereft`   the node of the sequencer dies, stands still or is cut off, again and again, with or without a spare node
-`nervous`  nobody fails, but every now and then a node is slow to answer: nothing is reconfigured
+`nervous`  no node fails, but every now and then a node is slow to answer: nothing is reconfigured
 
 Delos, OSDI'20, sections 3.3 and 4.2.1; docs/protocols/virtual_log.md, "Healing". The number of
 copies never falls, and once all nodes are back the chain stays as it is.
@@ -129,7 +129,7 @@ async def _end(actor: Actor, heal: Heal, source: random.Random) -> None:
 
 
 async def _settle(actor: Actor) -> None:
-    """Everybody is back. A full read, and then quiet."""
+    """With all nodes back, demand a full read, and then quiet."""
     world, log = actor.stage.cluster.world, actor.client.log
     await trio.sleep(SETTLE_SECONDS + SERVER_PATIENCE_SECONDS)
     tail, at = await actor.check_tail(), 0

@@ -1,7 +1,7 @@
 """The main story with other kinds of loglets than those that live on nodes as they are: each beside native ones, under load.
 
     striped     stripes of native loglets, over the same servers or over disjoint ones, whose sequencers die one by one
-    zookeeper   batches in somebody else's ZooKeeper, which is gone at times, breaks connections and lags
+    zookeeper   batches in an external ZooKeeper, which is gone at times, breaks connections and lags
     archive     closed segments go to files elsewhere, and the hot copies go when their time is over
 
 Clients' acts, the judge's demands and the checks are those of `load`; operators swap kinds all the

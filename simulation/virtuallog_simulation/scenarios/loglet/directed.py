@@ -121,7 +121,7 @@ def wave(first: int, batches: Sequence[Batch], known_tail: int = 0) -> Wave:
 
 
 def half_offered(world: World, offered: Sequence[Batch]) -> None:
-    """Whoever offered these never heard of them again."""
+    """Batch whose outcome its caller never learned."""
     for one in offered:
         with suppress(UnavailableError), world.history.record("somebody", LogletAppend(SEGMENT, one)):
             raise UnavailableError("the sequencer died")

@@ -66,7 +66,8 @@ async def _wait_and_read(loglet: Loglet) -> None:
 
 
 async def _demand_refusal(staged: DirectedLoglet, source: random.Random) -> None:
-    """Nobody else will tell a client that its loglet is sealed; without knowing it, it waits instead of going on."""
+    """Demand a refusal: no other server informs a client that its loglet is sealed; without it the
+    client waits instead of going on."""
     refused: list[bool] = []
 
     async def offer(loglet: Loglet) -> None:

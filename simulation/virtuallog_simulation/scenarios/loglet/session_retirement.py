@@ -1,8 +1,10 @@
 """Sessions of one loglet that pause for as long as they are kept, or longer, while others come: tables of sessions are small.
 
-Each client offers a batch, may not hear the answer, and offers it again within the time for which a session is kept, as appenders do. Then it pauses, offers its last batch
-once more, or the next one. Whoever orders may have retired the session by then, or forgotten it: it says so, or gives the batch the place that it has. It never
-places it twice, and never says that a batch is missing which is in the log. Newcomers fill the table meanwhile.
+Each client offers a batch, may not hear the answer, and offers it again within the time for which a
+session is kept, as appenders do. Then it pauses, offers its last batch once more, or the next one.
+The sequencer may have retired the session by then, or forgotten it: it says so, or gives the batch
+the place that it has. It never places it twice, and never says that a batch is missing which is in
+the log. Newcomers fill the table meanwhile.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ async def _story(world: World) -> None:
     cluster = Cluster(world, plan, _SETTINGS, healing="off")
     cluster.start()
     await cluster.wait_serving()
-    await trio.sleep(1.5)  # node.following has told everybody which cluster it is
+    await trio.sleep(1.5)  # node.following has informed all nodes of the cluster id
     async with trio.open_nursery() as nursery:
         stage = WorkloadContext(cluster, WorkloadPlan.draw(source), nursery)
         async with cluster.client("former", node=_FORMER) as former, cluster.client("operator", node=_OPERATOR) as own:

@@ -109,7 +109,7 @@ async def _extend(actor: Actor) -> None:
 
 
 async def _write(cast: DrainRoles) -> None:
-    """Somebody who knows nothing of all this."""
+    """Append, trim and extend as a client that knows nothing of the drain."""
     source = cast.world.random("writer")
     with cast.writing:
         async with cast.cluster.client("writer", node=_WRITER) as client:
@@ -191,7 +191,8 @@ async def _part_with_it(cast: DrainRoles, filled: int) -> None:
 
 
 async def _quieten(cast: DrainRoles, reader: Actor) -> None:
-    """Nobody trims any more what the reader, which will not be able to ask, takes for a part of the chain."""
+    """Stop the trims: the reader, which will not be able to ask, would take them for a part of the
+    chain."""
     cast.writing.cancel()
     await trio.sleep(SETTLE_SECONDS)
     await _get(cast, "learn the newest chain", reader.client.log.view.refresh)

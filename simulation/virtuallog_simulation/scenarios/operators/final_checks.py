@@ -37,7 +37,8 @@ _READER: Final = 2021
 
 
 async def finish(scene: OperatorsContext) -> bool:
-    """Everybody is back, what is half done is done, and one node more is drained; whether that came to an end."""
+    """Bring all nodes back, finish what is half done, and drain one node more. Returns True if that
+    came to an end."""
     scene.world.network.heal()
     for node, machine in scene.cluster.machines.items():
         if not machine.running and node not in scene.stopped and node not in scene.unsettled:

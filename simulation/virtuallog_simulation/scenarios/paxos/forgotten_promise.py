@@ -1,9 +1,9 @@
 """A replica promises a number to one coordinator, loses its store, recovers, and is asked for the same number by another one.
 
     short   three replicas; the forgetful one is the only one that reaches both others. It recovers from both, and must know by then what
-            it had promised before: nobody else may have the number
+            it had promised before: no other coordinator may have the number
     long    five replicas; its promise is still on its way when it votes again, and so is the question to the one who could have told
-            it: whoever counts that promise hears from another replica that the store is gone
+            it: a coordinator that counts that promise hears from another replica that the store is gone
 
 Reachability is staged, times are drawn (specs: Mesos, section 0, schedule 2 and fix b).
 """

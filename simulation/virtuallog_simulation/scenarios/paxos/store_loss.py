@@ -110,7 +110,7 @@ async def _all_vote(story: PaxosEnsemble) -> bool:
     world, began = story.world, story.world.now()
     with trio.move_on_after(VOTING_SECONDS) as limit:
         while story.watch.ledger.recovering:
-            await story.race.look()  # a replica is made when somebody asks for it
+            await story.race.look()  # a replica is made at the first request for it
             await trio.sleep(0.05)
     world.demanded("all replicas vote", world.now() - began)
     if limit.cancelled_caught:

@@ -1,9 +1,10 @@
 """Model of the identities that each connection of a client had proved at each request, by the rules
 and not by what servers say.
 
-A connection has its address from the start. `auth` with scheme digest adds the user with the hash of what was sent, whatever that is; it adds the
-super user if that is the digest the settings name. A SASL login adds a user if the password was right. Both belong to the connection
-and count for what is asked behind them.
+A connection has its address from the start. `auth` with scheme digest adds the user with the hash
+of the sent text, valid or not; it adds the super user if that is the digest the settings name. A
+SASL login adds a user if the password was right. Both belong to the connection and count for the
+requests behind them.
 """
 
 from __future__ import annotations

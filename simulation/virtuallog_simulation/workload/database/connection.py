@@ -110,7 +110,7 @@ class Connection:
         pending.settled.set()
 
     def close(self) -> None:
-        """Whoever waits for an answer gets none."""
+        """Close the connection; waiting callers get no answer."""
         self.is_open = False
         for pending in self._pending:
             pending.settled.set()
@@ -124,7 +124,7 @@ async def connected(
     """A connection, after its handshake, until the context ends. It may break before; then `is_open` is False.
 
     Raises:
-        UnavailableError: nobody answered, or the server did not take us.
+        UnavailableError: no server answered, or it refused the session.
     """
     stream = await _in_time(patience, lambda: _dialled(dial))
     try:

@@ -1,7 +1,7 @@
 """Jute encoding as clients of the database write and read it.
 
-Written from the protocol's description, and not shared with the server: a codec that both sides have in common agrees with
-itself, whatever it does.
+Written from the protocol's description, and not shared with the server: a codec that both sides
+share agrees with itself, right or wrong.
 """
 
 from __future__ import annotations

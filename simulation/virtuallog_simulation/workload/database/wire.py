@@ -1,4 +1,4 @@
-"""Requests and replies of ZooKeeper's protocol, as a client sees them.                                            Pure.
+"""Requests and replies of ZooKeeper's protocol, as a client sees them.
 
 Each request has a row: its number, how its body is written, how the body of its reply is read. Replies of errors have no body.
 """
