@@ -91,7 +91,7 @@ class _What:
 @click.option("--seed", type=click.IntRange(min=0), help="Run this one seed and tell what happened.")
 @click.option("--seeds", type=SeedRange(), help="Run all seeds from A to B, on all cores.")
 @click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="Run seeds until so much time has passed.")
-@click.option("--scenario", "names", type=_Names(), multiple=True, help="What to run: names, or all.  [cluster]")
+@click.option("--scenario", "names", type=_Names(), multiple=True, help="Scenarios to run: names, or all.  [cluster]")
 @click.option("--faults", type=_Names(), help="Only these classes of faults, or none.")
 @click.option("--loglets", type=_Names(), help="Only these kinds of loglets; the first one is the first in the chain.")
 @click.option("--operations", type=click.IntRange(min=0), help="At most so many operations of each client.")

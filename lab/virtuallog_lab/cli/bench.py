@@ -119,16 +119,27 @@ def _show(measurement: Measurement, as_json: bool) -> None:
 
 @bench.command()
 @click.option(
-    "--kind", "names", multiple=True, type=click.Choice(NAMES), help="Take part; repeatable.  [default: all here]"
+    "--kind",
+    "names",
+    multiple=True,
+    type=click.Choice(NAMES),
+    help="Kind that takes part; repeatable.  [default: all here]",
 )
 @click.option("--all", "is_all", is_flag=True, help="All kinds, and an error if one cannot take part.")
 @click.option(
-    "--swaps", "count", default=20, show_default=True, type=click.IntRange(1, 10_000), help="Of each ordered pair."
+    "--swaps",
+    "count",
+    default=20,
+    show_default=True,
+    type=click.IntRange(1, 10_000),
+    help="Swaps per ordered pair of kinds.",
 )
 @click.option(
     "--zookeeper", metavar="HOST:PORT,...", help="Use these servers. Without it, three of Debian's, if there are any."
 )
-@click.option("--outstanding", default=64, show_default=True, type=click.IntRange(1, 4096), help="Appends at a time.")
+@click.option(
+    "--outstanding", default=64, show_default=True, type=click.IntRange(1, 4096), help="Appends in progress at a time."
+)
 @click.option("--size", default=100, show_default=True, type=click.IntRange(20, 1 << 20), help="Bytes of one entry.")
 @click.option(
     "--window", default=0.25, show_default=True, type=click.FloatRange(0.05, 60), help="Seconds around a swap."

@@ -29,14 +29,14 @@ from virtuallog_server.report import made_now, this_command, write
     default=Path("virtuallog-demo.png"),
     show_default=True,
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Where to write the picture.",
+    help="File for the picture.",
 )
 @click.option(
     "--page",
     default=Path("virtuallog-demo.html"),
     show_default=True,
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Where to write the page: everything the demo has seen, in one HTML file.",
+    help="File for the page: all results of the demo, in one HTML file.",
 )
 @click.option("--phase", default=2.0, show_default=True, type=click.FloatRange(0.2, 60), help="Seconds between steps.")
 def demo(picture: Path, page: Path, phase: float) -> None:

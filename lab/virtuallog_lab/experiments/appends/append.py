@@ -126,13 +126,15 @@ def _numbers(_: click.Context, __: click.Parameter, text: str) -> list[int]:
     default="native",
     show_default=True,
     type=click.Choice([*OWN]),
-    help="What is compared: native with the bare pipeline, others with native.",
+    help="Kind to compare: native with the bare pipeline, others with native.",
 )
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(min=1))
 @click.option("--outstanding", default="1,64,256", show_default=True, callback=_numbers, metavar="N,N")
 @click.option("--size", default=100, show_default=True, type=click.IntRange(min=1), help="Bytes of an entry.")
-@click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(min=0.1), help="Of one measurement.")
-@click.option("--segments", default=1, show_default=True, type=click.IntRange(min=1), help="Of the chain.")
+@click.option(
+    "--seconds", default=5.0, show_default=True, type=click.FloatRange(min=0.1), help="Length of one measurement."
+)
+@click.option("--segments", default=1, show_default=True, type=click.IntRange(min=1), help="Segments of the chain.")
 @click.option(
     "--sessions", type=click.IntRange(1, 256), help="That share what is outstanding.  [default: 1, for striped 8]"
 )

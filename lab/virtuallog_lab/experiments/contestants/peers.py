@@ -142,7 +142,9 @@ def _numbers(_: click.Context, __: click.Parameter, text: str) -> list[int]:
 
 @click.command()
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1, 1000))
-@click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.5, 600), help="Of one measurement.")
+@click.option(
+    "--seconds", default=5.0, show_default=True, type=click.FloatRange(0.5, 600), help="Length of one measurement."
+)
 @click.option("--outstanding", default="1,64,256", show_default=True, callback=_numbers, metavar="N,N")
 @click.option("--size", default=100, show_default=True, type=click.IntRange(1, 1 << 20), help="Bytes of a value.")
 @click.option("--system", "systems", multiple=True, type=click.Choice(SYSTEMS), help="Only this one; may be repeated.")

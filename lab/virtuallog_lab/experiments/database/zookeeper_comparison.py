@@ -142,7 +142,9 @@ class Theirs:
 
 @click.command()
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1, 1000))
-@click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.5, 600), help="Of one measurement.")
+@click.option(
+    "--seconds", default=5.0, show_default=True, type=click.FloatRange(0.5, 600), help="Length of one measurement."
+)
 @click.option("--size", default=100, show_default=True, type=click.IntRange(1, 1 << 20), help="Bytes of a value.")
 @click.option(
     "--peers-dir",

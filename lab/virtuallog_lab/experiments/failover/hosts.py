@@ -163,7 +163,7 @@ async def run(
 
 
 @click.command()
-@click.option("--rounds", default=3, show_default=True, type=click.IntRange(1, 1000), help="Of each fault.")
+@click.option("--rounds", default=3, show_default=True, type=click.IntRange(1, 1000), help="Repetitions of each fault.")
 @click.option("--fault", "faults", multiple=True, type=click.Choice([*FAULTS]), help="Only this one; may be repeated.")
 @click.option("--hold", default=10.0, show_default=True, type=click.FloatRange(1, 50), help="Seconds.")
 @click.option("--outstanding", default=64, show_default=True, type=click.IntRange(1, 4096))

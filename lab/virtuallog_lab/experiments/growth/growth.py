@@ -48,7 +48,7 @@ def _numbers(_: click.Context, __: click.Parameter, text: str) -> list[int]:
 @click.option(
     "--bare", metavar="SCRIPT", type=click.Path(exists=True, dir_okay=False), envvar="VIRTUALLOG_BARE_PIPELINE"
 )
-@click.option("--seconds", default=5.0, show_default=True, help="Of a run of the bare pipeline.")
+@click.option("--seconds", default=5.0, show_default=True, help="Length of a run of the bare pipeline.")
 @form_options
 def main(
     *,

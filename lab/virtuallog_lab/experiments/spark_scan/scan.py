@@ -39,8 +39,10 @@ CORES: Final = 2
 @click.command()
 @click.option("--entries", default=10_000_000, show_default=True, type=click.IntRange(min=40 * BATCH))
 @click.option("--size", default=100, show_default=True, type=click.IntRange(min=1), help="Bytes of an entry.")
-@click.option("--rounds", default=3, show_default=True, type=click.IntRange(min=1), help="Of what is compared.")
-@click.option("--cores", default=CORES, show_default=True, type=click.IntRange(min=1), help="Of Spark.")
+@click.option(
+    "--rounds", default=3, show_default=True, type=click.IntRange(min=1), help="Rounds of the compared readers."
+)
+@click.option("--cores", default=CORES, show_default=True, type=click.IntRange(min=1), help="Cores of Spark.")
 @picture_option
 @form_options
 def main(*, entries: int, size: int, rounds: int, cores: int, picture: Path | None, form: Form) -> None:

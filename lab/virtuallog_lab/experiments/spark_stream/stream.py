@@ -47,7 +47,7 @@ KEYS: Final = 1000
 @click.option("--size", default=100, show_default=True, type=click.IntRange(min=32), help="Bytes of an entry.")
 @click.option("--writes", default=300, show_default=True, type=click.IntRange(min=1), help="To the database, a second.")
 @click.option("--swap", default=5.0, show_default=True, type=click.FloatRange(min=0.5), help="Seconds between swaps.")
-@click.option("--kills", default=3, show_default=True, type=click.IntRange(min=0), help="Of the driver.")
+@click.option("--kills", default=3, show_default=True, type=click.IntRange(min=0), help="Kills of the driver.")
 @click.option("--down", default=10.0, show_default=True, type=click.FloatRange(min=0), help="Seconds without a node.")
 @keep_option
 @form_options

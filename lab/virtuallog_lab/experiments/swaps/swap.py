@@ -53,7 +53,13 @@ async def run(
 @click.option("--swaps", default=100, show_default=True, type=click.IntRange(1, 100_000))
 @click.option("--outstanding", default=64, show_default=True, type=click.IntRange(1, 4096))
 @click.option("--size", default=100, show_default=True, type=click.IntRange(20, 1 << 20), help="Bytes of an entry.")
-@click.option("--window", default=0.5, show_default=True, type=click.FloatRange(0.1, 60), help="Seconds; see above.")
+@click.option(
+    "--window",
+    default=0.5,
+    show_default=True,
+    type=click.FloatRange(0.1, 60),
+    help="Seconds around a swap that count for its gap.",
+)
 @click.option("--to", "kinds", multiple=True, default=["native"], metavar="KIND", help="Visited in turn; repeatable.")
 @picture_option
 @keep_option

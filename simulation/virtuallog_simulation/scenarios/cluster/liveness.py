@@ -42,14 +42,14 @@ RETRY_SECONDS: Final = 0.5
 LOOK_SECONDS: Final = 0.1
 
 
-async def demand_progress(stage: WorkloadContext, casualties: HurtNodes) -> None:
+async def demand_progress(stage: WorkloadContext, hurt_nodes: HurtNodes) -> None:
     """All demands, by one client; then an append and a full read once more, by another."""
     async with stage.cluster.client(JUDGE) as client:
-        judge = LivenessJudge(Actor(stage, client, client.random, "j1"), casualties)
+        judge = LivenessJudge(Actor(stage, client, client.random, "j1"), hurt_nodes)
         if not await judge.demand_all():
             return
     async with stage.cluster.client(JUDGE) as client:
-        await LivenessJudge(Actor(stage, client, client.random, "j2"), casualties).demand_log()
+        await LivenessJudge(Actor(stage, client, client.random, "j2"), hurt_nodes).demand_log()
 
 
 @attrs.define(eq=False)
@@ -57,7 +57,7 @@ class LivenessJudge:
     """One client and what it demands. Methods return whether they got it; if not, that is a violation already."""
 
     actor: Actor
-    _casualties: HurtNodes
+    _hurt_nodes: HurtNodes
     _readers: list[ParkedReader] = attrs.field(factory=list, init=False)
 
     async def demand_all(self) -> bool:
@@ -95,7 +95,7 @@ class LivenessJudge:
         """A loglet that the cluster should heal is not replaced: that it does is what a judge is there to see."""
         view = self.actor.client.log.view
         active = None if view.cached is None else view.cached.chain.active
-        return active is not None and self._casualties.excuse(active, view.provider(active.kind))
+        return active is not None and self._hurt_nodes.excuse(active, view.provider(active.kind))
 
     async def _append(self) -> None:
         """The log may have been closed on purpose, by an operator who died before it was opened again."""
