@@ -1,4 +1,4 @@
-"""`virtuallog simulate`: runs seeds of a scenario. What is said and printed is in `soak.py` and `telling.py`.
+"""`virtuallog simulate`: runs seeds of a scenario. Output is in `soak.py` and `failure_report.py`.
 
 Exit code 0: every promise was kept; 1: one was broken, or something that should have been tested never happened; 2:
 wrong usage; 130: interrupted, and nothing found until then.
@@ -34,7 +34,7 @@ from virtuallog_simulation.world.options import Options
 
 INTERRUPTED: Final = 130
 _FILE_WIDTH: Final = 120
-"""Of tables that go into a file or a pipe."""
+"""Width of tables that go into a file or a pipe."""
 
 
 class SeedRange(click.ParamType[tuple[int, int | None]]):
@@ -72,7 +72,7 @@ class _Names(click.ParamType[tuple[str, ...]]):
 
 @attrs.frozen(kw_only=True)
 class _What:
-    """Which seeds."""
+    """Seeds to run."""
 
     seed: int | None
     seeds: tuple[int, int | None] | None
@@ -91,7 +91,7 @@ class _What:
 @click.option("--seed", type=click.IntRange(min=0), help="Run this one seed and tell what happened.")
 @click.option("--seeds", type=SeedRange(), help="Run all seeds from A to B, on all cores.")
 @click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="Run seeds until so much time has passed.")
-@click.option("--scenario", "names", type=_Names(), multiple=True, help="What to run: names, or all.  [cluster]")
+@click.option("--scenario", "names", type=_Names(), multiple=True, help="Scenarios to run: names, or all.  [cluster]")
 @click.option("--faults", type=_Names(), help="Only these classes of faults, or none.")
 @click.option("--loglets", type=_Names(), help="Only these kinds of loglets; the first one is the first in the chain.")
 @click.option("--operations", type=click.IntRange(min=0), help="At most so many operations of each client.")

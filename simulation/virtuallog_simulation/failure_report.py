@@ -1,4 +1,4 @@
-"""What `virtuallog simulate` says of one seed, and of the first failing seed of a range."""
+"""Output of `virtuallog simulate` for one seed, and for the first failing seed of a range."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from virtuallog_simulation.shrink import Extent, OutOfTimeError, shrink
 from virtuallog_simulation.world.options import Options, cli_word
 
 SHRINK_SECONDS: Final = 30.0
-"""Of real time: long enough for a hundred runs, short enough to wait for."""
+"""Real seconds for the search: long enough for a hundred runs, short enough to wait for."""
 _VIOLATIONS_TOLD: Final = 5
 
 
 @attrs.frozen(kw_only=True)
 class FailureReportOptions:
-    """How to tell of a failing seed."""
+    """Options of the report on a failing seed."""
 
     shrinks: bool = True
     full: bool = False
@@ -49,7 +49,7 @@ def report_seed(
 
 
 def report_first_failure(soak: Soak, options: Options, telling: FailureReportOptions) -> None:
-    """Of a range, the first failing seed tells enough."""
+    """Report the first failing seed of a range, which says enough."""
     failure = min(soak.failures, key=lambda failure: failure.seed, default=None)
     if failure is None or failure.died:
         return
@@ -60,7 +60,8 @@ def report_first_failure(soak: Soak, options: Options, telling: FailureReportOpt
 
 
 def report_failure(report: SeedReport, telling: FailureReportOptions) -> None:
-    """What broke, a smaller run that breaks the same if there is one, the story of it, and how to replay it."""
+    """Print the violation, a smaller run with the same violation if there is one, its story, and
+    the command to replay it."""
     for violation in report.violations[:_VIOLATIONS_TOLD]:
         click.echo(f"seed {report.seed}: {violation.check}: {violation.message}")
     if len(report.violations) > _VIOLATIONS_TOLD:
@@ -113,7 +114,7 @@ def _tell_success(report: SeedReport) -> None:
 
 
 def print_catalogue() -> None:
-    """What there is to choose from."""
+    """Print the names to choose from."""
     click.echo("scenarios (--scenario):")
     width = max(len(scenario.name) for scenario in scenarios.all_scenarios())
     for scenario in scenarios.all_scenarios():

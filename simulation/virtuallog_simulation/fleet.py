@@ -28,7 +28,7 @@ SEEDS_PER_PROCESS: Final = 500
 WATCHDOG_SECONDS: Final = 120.0
 """Real time for one seed. The slowest one takes some seconds; one that takes so long spins without letting time pass."""
 _DEATHS_MAX: Final = 20
-"""So many processes that die one after the other do not die of their seeds."""
+"""Deaths in a row after which the seeds are not the cause."""
 UNREPEATABLE: Final = "same seed, same run"
 """Name of the check that a seed gives the same trace in two processes."""
 
@@ -52,7 +52,8 @@ class Job:
     seed: int
     options: Options = attrs.field(factory=Options)
     twice: bool = False
-    """Run it in two processes, whose sets of strings are ordered differently, and compare the traces."""
+    """True to run each seed in two processes, whose sets of strings are ordered differently, and
+    compare the traces."""
 
 
 def run_jobs(
@@ -97,7 +98,7 @@ class _Worker:
             self.connection.send(job)
 
     def receive(self) -> SeedSummary:
-        """What became of its job. Call it when the connection is ready."""
+        """Receive the result of its job. Call it when the connection is ready."""
         job, self.job = self.job, None
         assert job is not None
         try:
@@ -196,7 +197,8 @@ class _Fleet:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """What is started inside ignores Ctrl-C for ever: that reaches the whole group, and the parent decides."""
+    """Start processes that ignore Ctrl-C for ever: it reaches the whole group, and the parent
+    decides."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
@@ -209,7 +211,8 @@ def _failed(job: Job, reason: str) -> SeedSummary:
 
 
 def _work(connection: Connection, watchdog_seconds: float) -> None:
-    """What a process does: jobs come in, summaries go out, until the parent closes the connection or dies."""
+    """Main loop of a worker: receives jobs and sends summaries, until the parent closes the
+    connection or dies."""
     gc.freeze()  # what was imported stays: collections need not look at it again
     while True:
         try:

@@ -1,8 +1,8 @@
 """Looks for a smaller run that still fails in the same way: fewer classes of faults, kinds of loglets, operations, seconds.
 
-A search over `Options` and a predicate, and nothing else: what fails, and when to stop looking, is up to the caller.
-Fewer faults may well make a run longer, and a bug need not show with fewer of anything else, so what is found is small,
-not smallest. Every step that is taken has been seen to fail.                                                     Pure.
+A search over `Options` and a predicate, and nothing else: the caller decides what fails, and when
+to stop. Fewer faults may well make a run longer, and a bug need not show with fewer of anything
+else, so the result is small, not smallest. Every step that is taken has been seen to fail.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import attrs
 from virtuallog_simulation.world.options import Options
 
 Fails: TypeAlias = Callable[[Options], Hashable | None]
-"""Runs, narrowed like this. None: the promise is kept, or another one broken; else something that tells this run from
-others, so that a narrowing which changes nothing can be left out in the end."""
+"""Runs the seed with these options. Returns None if the promise is kept or another one is broken;
+else a value that identifies this run, so that a narrowing without effect can be left out in the
+end."""
 
 
 @attrs.frozen(kw_only=True)
 class Extent:
-    """How large the failing run is: from where the search goes down."""
+    """Size of the failing run, from which the search goes down."""
 
     faults: tuple[str, ...]
     """Classes of faults that struck."""
@@ -52,7 +53,7 @@ class _Search:
     fails: Fails
     original: Options
     found: Hashable = None
-    """What the best run was, once a smaller one has been found."""
+    """Result of the best run, once a smaller one has been found."""
 
     def run(self, extent: Extent) -> None:
         """Faults first: without them a run is the easiest to read."""

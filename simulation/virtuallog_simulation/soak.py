@@ -30,12 +30,13 @@ from virtuallog_simulation.world.options import Options
 RUN_TWICE_EVERY: Final = 1000
 """Every so many-th seed runs in two processes and must do the same in both: cheap enough to be always on."""
 COVERAGE_SEEDS: Final = 300
-"""So many seeds, without narrowing, must have seen every class of faults; fewer may miss the rare ones by chance."""
+"""Number of seeds that, without narrowing, must have seen every class of faults; fewer may miss the
+rare ones by chance."""
 
 
 @attrs.frozen(kw_only=True)
 class Range:
-    """What to run."""
+    """Seeds and options to run."""
 
     scenarios: Sequence[str]
     first: int
@@ -48,7 +49,7 @@ class Range:
 
     @property
     def command(self) -> str:
-        """That does the same again."""
+        """Command that runs the same again."""
         told = [
             _scenario_argument(self.scenarios),
             f"--seeds {self.first}..{'' if self.last is None else self.last}",

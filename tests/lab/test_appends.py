@@ -1,4 +1,4 @@
-"""What virtuallog_lab.experiments.appends.append makes of its measurements, and a small run of it."""
+"""Summary of `virtuallog_lab.experiments.appends.append`, and a small run of it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_without_the_bare_pipeline_there_are_no_ratios() -> None:
 
 
 def test_another_loglet_is_compared_with_the_native_one() -> None:
-    """What divides its work among processes in another way has no figures of CPU."""
+    """A system that divides its work among processes in another way has no figures of CPU."""
     other = AppendSample(system=PYSYNCOBJ, outstanding=64, bytes=100, ops_per_s=250.0, p50_ms=4.0, p99_ms=9.0)
     summaries = summarize([sample(LOGLET, 64, 1000.0), sample(PAXOS_LOGLET, 64, 510.0, 1.2), other])
     table = as_markdown(summaries, LOGLET)
@@ -58,7 +58,7 @@ def test_another_loglet_is_compared_with_the_native_one() -> None:
 
 
 def test_tables_take_the_place_of_earlier_ones_in_a_document(tmp_path: Path) -> None:
-    """What stands around the marks stays; a document without marks is refused."""
+    """Text around the marks stays; a document without marks is refused."""
     page = tmp_path / "page.md"
     page.write_text(Path("docs/performance.md").read_text())
     put_into(page, "| old |")

@@ -1,4 +1,4 @@
-"""What the comparison with other systems rests on, as far as it can be tested without them."""
+"""Parts of the comparison with other systems, as far as they can be tested without them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 import attrs
 import pytest
 
-from virtuallog_lab.experiments.contestants.contestant import Figures, PeerError, RunningContestant
+from virtuallog_lab.experiments.contestants.contestant import Figures, RunningContestant
 from virtuallog_lab.experiments.contestants.debian import debian_contestants
 from virtuallog_lab.experiments.contestants.peers import Comparison, ComparisonPlan, compare, report
 from virtuallog_lab.experiments.contestants.sync_counts import count_calls
 from virtuallog_lab.harness.machine import Machine
+from virtuallog_lab.harness.program import PeerError
 
 STRACE = """% time     seconds  usecs/call     calls    errors syscall
 ------ ----------- ----------- --------- --------- ----------------

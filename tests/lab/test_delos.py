@@ -1,4 +1,4 @@
-"""What is made of the latencies before and after a swap."""
+"""Report on the latencies before and after a swap."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OUTCOME = DelosOutcome(
 
 
 def test_the_factors_stand_beside_the_published_ones() -> None:
-    """Of what was due on each side; the warm-up and the swap belong to neither."""
+    """Factors compare operations due on each side; the warm-up and the swap belong to neither."""
     told = report(MACHINE, OUTCOME)
 
     assert told.tables[1].rows == [[APPEND, "5.0", "5.0", "5x (writes)"], [READ, "10.0", "10.0", "10x (reads)"]]

@@ -1,4 +1,4 @@
-"""What was measured comes into documents where they have a place for it."""
+"""Measurements go into documents that have a place for them."""
 
 from __future__ import annotations
 

@@ -47,7 +47,8 @@ async def _let_go(loglet: Stripe, client: LogletClient) -> None:
 
 
 async def _calls_while_it_ends(loglet: Stripe, end: Callable[[LogletClient], Awaitable[None]]) -> list[str]:
-    """What two callers hear, of whom the first is alone in the first batch, and one who comes when all is over."""
+    """Outcomes of two callers, the first alone in the first batch, and of one that comes when all
+    is over."""
     client, told = LogletClient(loglet), list[str]()
 
     async def call() -> None:

@@ -1,4 +1,4 @@
-"""What is made of the swaps of a tour."""
+"""Matrix of the swaps of a tour."""
 
 from __future__ import annotations
 

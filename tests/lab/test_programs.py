@@ -6,7 +6,7 @@ import pytest
 
 from virtuallog_lab.experiments.failover import kill
 from virtuallog_lab.experiments.failover.report import report
-from virtuallog_lab.experiments.swaps import swap
+from virtuallog_lab.experiments.swaps import swap, swap_report
 from virtuallog_lab.harness.machine import Machine
 from virtuallog_lab.harness.trial import TrialLoad
 
@@ -18,7 +18,7 @@ LOAD = TrialLoad(writers=16)
 async def test_three_swaps_under_load_lose_nothing() -> None:
     """Each swap is seen, with its phases; the history is right."""
     evidence, steps = await swap.run(["native"], 3, LOAD, 0.2)
-    told = swap.report(Machine.look(), evidence, steps, 0.2)
+    told = swap_report.report(Machine.look(), evidence, steps, 0.2)
 
     assert told.problems == ()
     assert told.plain["swaps"] == 3

@@ -1,4 +1,4 @@
-"""What the programs that break clusters make of the times of acknowledgements."""
+"""Reports of the programs that break clusters, from times of acknowledgements."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from virtuallog_lab.bench.steps import PHASES, split_into_phases
 from virtuallog_lab.experiments.failover import report as blow_report
 from virtuallog_lab.experiments.failover.faults import InjectedFault, recovery_seconds
 from virtuallog_lab.experiments.failover.report import draw as draw_blows
-from virtuallog_lab.experiments.swaps.swap_picture import draw
+from virtuallog_lab.experiments.swaps.swap_report import draw
 from virtuallog_lab.harness.machine import Machine
 from virtuallog_lab.harness.program import run_to_end
 from virtuallog_lab.harness.report import Report, Table, middle_and_ends
@@ -135,7 +135,7 @@ def test_figures_are_told_with_their_spread() -> None:
 
 
 def test_pictures_are_drawn(tmp_path: Path) -> None:
-    """Of swaps and of blows; also of one alone."""
+    """Pictures of swaps and of faults; also of one alone."""
     times = [step / 100 for step in range(400) if not 200 < step < 210]
     draw(find_gaps([Swap("native", "native", 2.0, 2.1)], times, 1.0), times, tmp_path / "swap.png")
     blows = [InjectedFault(kind=kind, at=2.0, until=3.0, by_itself=True) for kind in ("sequencer", "stop")]

@@ -25,7 +25,7 @@ def look(trim_point: int, log_mib: int) -> ClusterSizes:
 
 
 def test_targets_stand_beside_what_was_measured() -> None:
-    """Of the disk, of where the log begins, and of what the wiped server has begun with."""
+    """Targets for the disk, the begin of the log, and the first state of the wiped server."""
     steps = [
         Step(what="log grows", seconds=2.0, look=look(10, 320)),
         Step(what="rejoin", seconds=3.0, look=look(500, 128)),

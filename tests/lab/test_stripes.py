@@ -35,7 +35,7 @@ def test_a_device_writes_together_what_comes_during_a_write() -> None:
 
 
 def test_a_processor_serves_one_after_the_other() -> None:
-    """Who comes while it works waits."""
+    """An append that comes while it works waits."""
     processor = _Processor()
 
     assert [processor.serve(now, 4.0) for now in (0.0, 1.0, 20.0)] == [4.0, 8.0, 24.0]

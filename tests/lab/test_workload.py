@@ -20,7 +20,8 @@ def record(position: int, payload: bytes, sequence: int | None = None) -> Data:
 
 
 def told(*places: tuple[int, int, float, float]) -> dict[int, WriterAcknowledgements]:
-    """Of (writer, position, offered at, acknowledged at), numbers counted from 0."""
+    """Acknowledgements from (writer, position, offered at, acknowledged at), numbers counted from
+    0."""
     found: dict[int, WriterAcknowledgements] = {}
     for writer, position, began, ended in places:
         found.setdefault(writer, WriterAcknowledgements()).add(LogPosition(position), began, ended)

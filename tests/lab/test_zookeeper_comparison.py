@@ -1,4 +1,4 @@
-"""What the comparison with ZooKeeper rests on, as far as it can be told without one."""
+"""Parts of the comparison with ZooKeeper, as far as they can be tested without one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 import attrs
 import pytest
 
-from virtuallog_lab.experiments.contestants.contestant import PeerError
 from virtuallog_lab.experiments.database.report import OURS, THEIRS, DatabasePlan, DatabaseSample, draw, report
 from virtuallog_lab.experiments.database.zookeeper_comparison import Ours, Served, _Loaded, measure_all
 from virtuallog_lab.harness.machine import Machine
+from virtuallog_lab.harness.program import PeerError
 
 PLAN = DatabasePlan(rounds=2, seconds=1.0, cases=[("write", 1), ("write", 64), ("read", 64)])
 

@@ -56,7 +56,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
 
 @attrs.frozen(kw_only=True)
 class Found:
-    """How a planted bug was found."""
+    """Seed, scenario and check with which a planted bug was found."""
 
     seed: int
     check: str

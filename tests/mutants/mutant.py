@@ -34,12 +34,12 @@ class Mutant:
 
     name: str
     about: str
-    """What the code does."""
+    """Behaviour of the wrong code."""
     target: str
-    """What is replaced, as `virtuallog_simulation.world.patches` wants it."""
+    """Replaced function, as `virtuallog_simulation.world.patches` wants it."""
     replacement: Any = attrs.field(repr=False)
     published: str
-    """Where the bug was made, or the rule was written down; empty if it is of our own making."""
+    """Source of the bug or of the rule; empty if it is the project's own."""
     scenario: str
     options: Options
     within: int

@@ -114,7 +114,7 @@ def test_the_document_lists_all_planted_bugs() -> None:
 
 
 def _rows() -> list[list[str]]:
-    """Of the table of planted bugs."""
+    """Rows of the table of planted bugs."""
     section = DOCUMENT.read_text().partition("## Planted bugs")[2].partition("\n## ")[0]
     return [line.split("|") for line in section.splitlines() if line.startswith("| ") and not line.startswith("| bug")]
 

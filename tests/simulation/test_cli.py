@@ -233,7 +233,8 @@ def test_control_c_ends_the_processes_too() -> None:
 
 
 def ends(group: int) -> bool:
-    """Whether all processes of the group end soon: the tracker of multiprocessing notices a little later."""
+    """True if all processes of the group end soon: the tracker of multiprocessing notices a little
+    later."""
     for _ in range(100):
         try:
             os.killpg(group, 0)

@@ -1,4 +1,5 @@
-"""What the simulator has found, told without it: one small story per row of docs/bugs.md that names no other test."""
+"""Bugs that the simulator has found, without it: one small story per row of docs/bugs.md that names
+no other test."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_a_run_that_cannot_be_made_smaller_stays_as_it_was() -> None:
 
 
 def test_a_narrowing_by_hand_is_where_the_search_begins() -> None:
-    """What somebody has taken away stays away."""
+    """Options that a user has set stay set."""
     runs = Runs(lambda options: "b" in active(options))
 
     found = shrink(Options(faults=("a", "b"), operations=7), EXTENT, runs)

@@ -1,4 +1,4 @@
-"""The gaps that swaps make in the acknowledgements of a client.                                             Pure."""
+"""Gaps that swaps make in the acknowledgements of a client."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ class Swap:
     source: str
     target: str
     began: float
-    """When it was asked for."""
+    """Time at which it was requested."""
     ended: float
-    """When the answer came: the new chain is decided."""
+    """Time of the answer: the new chain is decided."""
 
 
 @attrs.frozen
 class Gaps:
-    """What the client saw of the swaps."""
+    """Gaps in acknowledgements that the client saw at the swaps."""
 
     swaps: Sequence[Swap]
     pauses: Sequence[Pause]
     """One for each swap."""
     quiet: Sequence[Pause]
-    """The same of as many windows without a swap."""
+    """Longest pauses of as many windows without a swap."""
 
 
 def find_gaps(swaps: Sequence[Swap], times: Sequence[float], window_seconds: float) -> Gaps:

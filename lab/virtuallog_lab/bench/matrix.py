@@ -1,4 +1,4 @@
-"""What the swaps of a tour cost, for each ordered pair of targets.                                           Pure."""
+"""Swap matrix: costs of the swaps of a tour, for each ordered pair of targets."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Cell:
     target: str
     swaps: int
     gap: Spread
-    """In acknowledgements."""
+    """Gap in acknowledgements."""
     quiet: Spread
     """The longest pause in as long a time without a swap."""
     answered: Spread
-    """From when a swap was asked for until the answer."""
+    """Time from the request for a swap until the answer."""
     phases: Mapping[str, Spread]
-    """By name, in their order; empty if no swap could be split."""
+    """Spreads of the phases by name, in their order; empty if no swap could be split."""
 
     @property
     def name(self) -> str:
@@ -99,7 +99,7 @@ class Matrix:
         return Table("Where the time goes: medians, ms", ["", *PHASES, "asked to answered"], rows)
 
     def plain(self) -> dict[str, Any]:
-        """For JSON."""
+        """The matrix for JSON."""
         return {"names": list(self.names), "pairs": [cell.plain() for cell in self.cells]}
 
 

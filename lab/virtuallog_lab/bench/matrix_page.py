@@ -1,4 +1,4 @@
-"""The swap matrix as a page.                                                                                       Pure."""
+"""The swap matrix as a page."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from virtuallog_lab.bench.matrix import WAITING, Cell, Matrix
 
 COLOURS: Final = dict(zip(WAITING, ("#cf3030", "#d9730d", "#7a4fd0", "#2f6fdb", "#2e8b3d"), strict=True))
 ROW_INCHES: Final = 0.24
-"""Of a pair in the timelines."""
+"""Height of a pair in the timelines, in inches."""
 
 
 def draw(matrix: Matrix, title: str, path: Path) -> None:
@@ -57,7 +57,8 @@ def _draw_heat(axes: Any, matrix: Matrix, field: str, title: str) -> None:
 
 
 def _draw_timelines(axes: Any, cells: Sequence[Cell]) -> None:
-    """From when appends begin to wait; medians of each phase, which do not add up to the median gap exactly."""
+    """Draw timelines from when appends begin to wait; medians of each phase, which do not add up to
+    the median gap exactly."""
     for row, cell in enumerate(cells):
         begin = 0.0
         for phase in WAITING if cell.phases else ():

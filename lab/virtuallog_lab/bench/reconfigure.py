@@ -1,12 +1,13 @@
 """`virtuallog bench reconfigure`: a tour through all ordered pairs of targets under a checked load, on processes of its own.
 
-Three nodes and three that only store, one client with so many appends outstanding. The gap of a swap is the longest stretch
-without any acknowledgement from when it is asked for until a window after it is decided; where the time goes is told by what the nodes
-write down. Afterwards everything is read back and judged.
+Three nodes and three that only store, one client with so many appends outstanding. The gap of a
+swap is the longest stretch without any acknowledgement from its request until a window after it is
+decided; the records of the nodes show where the time goes. Afterwards everything is read back and
+judged.
 
-A chain gets longer with every swap, and what is put with it: after some rounds a new cluster goes on. On each, every target is
-visited once before the tour, which is told by itself: whoever comes to a kind for the first time imports its library and connects to
-its servers, and appends wait for it.
+The chain and its metadata get longer with every swap, so a new cluster takes over after some
+rounds. On each, every target is visited once before the tour, and reported by itself: the first use
+of a kind imports its library and connects to its servers, and appends wait for it.
 """
 
 from __future__ import annotations
@@ -29,63 +30,40 @@ from virtuallog_lab.harness.machine import Machine
 from virtuallog_lab.harness.report import Report, Table, tell
 from virtuallog_lab.harness.trial import OBSERVED, TrialLoad, run_trial, temporary_cluster
 
-# FOLDED from virtuallog_server.bench.tour: A walk through all ordered pairs: each thing is followed by each one exactly once, by itself as well.               Pure.
-#
-# An Eulerian circuit on the complete directed graph with loops, which is the same as a de Bruijn sequence of words of two letters,
-# and so is written down at once: all Lyndon words of one or two letters, in the order of the dictionary (Fredricksen and Maiorana).
-# For three: 0 01 02 1 12 2, and round again.
-
 PlaceT = TypeVar("PlaceT")
 
 
-def circuit(places: Sequence[PlaceT]) -> Iterator[PlaceT]:
-    """Every place as often as there are places; the last one is followed by the first."""
-    for index, first in enumerate(places):
-        yield first
-        for second in places[index + 1 :]:
-            yield first
-            yield second
-
-
-def tour(places: Sequence[PlaceT], rounds: int) -> Iterator[PlaceT]:
-    """So many circuits one after the other, back to the beginning: each ordered pair comes up once per round.
-
-    Rounds, and not all times of one pair in a row, so that whatever else a machine does meanwhile hits all pairs alike.
-    """
-    return chain(chain.from_iterable(repeat(list(circuit(places)), rounds)), places[:1])
-
-
 ROUNDS_MAX: Final = 5
-"""On one cluster: with five targets 130 segments, whose register is some 20 KB."""
+"""Most rounds on one cluster: with five targets 130 segments, whose register is some 20 KB."""
 
 
 @attrs.frozen(kw_only=True)
 class SwapMatrixPlan:
-    """What is done."""
+    """Plan of a measurement."""
 
     targets: Sequence[Target]
     swaps: int
-    """For each ordered pair."""
+    """Swaps for each ordered pair."""
     load: TrialLoad
     window_seconds: float
     """Before and behind each swap."""
     keep: Path | None = None
-    """Where the clusters stay, if they do."""
+    """Folder in which the clusters stay; None to remove them."""
 
     @property
     def total(self) -> int:
-        """How many swaps that makes, first visits not counted."""
+        """Number of swaps, first visits not counted."""
         return self.swaps * len(self.targets) ** 2
 
     @property
     def rounds(self) -> list[int]:
-        """Of each cluster."""
+        """Rounds of each cluster."""
         return [min(ROUNDS_MAX, self.swaps - done) for done in range(0, self.swaps, ROUNDS_MAX)]
 
 
 @attrs.frozen(kw_only=True)
 class ClusterSwaps:
-    """What was seen on one cluster."""
+    """Observations on one cluster."""
 
     first: Sequence[SwapCost]
     """The first visits."""
@@ -93,13 +71,13 @@ class ClusterSwaps:
     acknowledged: int
     unknown: int
     entries: int
-    """In the log."""
+    """Entries in the log."""
     problems: Sequence[str]
 
 
 @attrs.frozen
 class SwapMatrixOutcome:
-    """All of it."""
+    """Outcome of the whole measurement."""
 
     matrix: Matrix
     report: Report
@@ -167,7 +145,7 @@ def conclude(plan: SwapMatrixPlan, machine: Machine, parts: Sequence[ClusterSwap
 
 
 def _first_visits(parts: Sequence[ClusterSwaps]) -> dict[str, list[float]]:
-    """By target, the gap of each cluster's first swap to it, in ms."""
+    """Gap of each cluster's first swap to a target, in ms, by target."""
     found: dict[str, list[float]] = {}
     for part in parts:
         for one in part.first:
@@ -178,3 +156,27 @@ def _first_visits(parts: Sequence[ClusterSwaps]) -> dict[str, list[float]]:
 def _first_table(first: Mapping[str, Sequence[float]]) -> Table:
     rows = [[target, str(len(gaps)), f"{median(gaps):,.1f}", f"{max(gaps):,.1f}"] for target, gaps in first.items()]
     return Table("The first swap to each on a new cluster, before all these", ["", "swaps", "p50 ms", "max ms"], rows)
+
+
+def circuit(places: Sequence[PlaceT]) -> Iterator[PlaceT]:
+    """Yield an Eulerian circuit on the complete directed graph with loops over `places`.
+
+    Each ordered pair, also of a place with itself, follows once; the last place is followed by the
+    first. This is a de Bruijn sequence of words of two letters: all Lyndon words of one or two
+    letters, in dictionary order (Fredricksen and Maiorana). For three: 0 01 02 1 12 2, and again.
+    """
+    for index, first in enumerate(places):
+        yield first
+        for second in places[index + 1 :]:
+            yield first
+            yield second
+
+
+def tour(places: Sequence[PlaceT], rounds: int) -> Iterator[PlaceT]:
+    """Yield so many circuits one after the other, back to the beginning: each ordered pair comes up
+    once per round.
+
+    Rounds, and not all swaps of one pair in a row, so that noise of the machine hits all pairs
+    alike.
+    """
+    return chain(chain.from_iterable(repeat(list(circuit(places)), rounds)), places[:1])

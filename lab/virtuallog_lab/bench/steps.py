@@ -1,8 +1,9 @@
-"""Where the time of a swap goes: the steps that nodes and client pass, and the phases between them.
+"""Phases of a swap: the steps that nodes and client pass, and the times between them.
 
     asked --plan--> planned --seal--> sealed --tail--> bounded --put--> decided --client finds it--> searched --append--> back
 
-`observed_node.py` writes down the steps of the node that carries a swap out; the client's own are caught in this process.
+`observed_node.py` writes down the steps of the node that carries a swap out; the client's own are
+caught in this process.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ PHASES: Final = ("plan", "seal", "tail", "put", "client finds it", "first append
 """Each ends with a step: planned, sealed, bounded, decided, searched, and the first acknowledgement."""
 
 Steps = Mapping[str, Sequence[float]]
-"""When each step was passed, ascending, by any node."""
+"""Times at which each step was passed by any node, ascending."""
 
 
 @contextmanager
 def client_steps() -> Iterator[list[float]]:
-    """When the client of this process has searched a sealed range, on the monotonic clock."""
+    """Collect the times at which the client of this process has searched a sealed range, on the
+    monotonic clock."""
     assert SEARCHED in CRASH_POINTS
     clock, times = SystemClock(), list[float]()
 
@@ -52,9 +54,10 @@ def read_steps(cluster: LocalCluster, searched: Sequence[float], started: float)
 
 
 def split_into_phases(steps: Steps, asked: float, back: float) -> dict[str, float] | None:
-    """How long each phase took of the swap that was asked for at one time, and over for its client at another.
+    """Seconds of each phase of a swap that was requested at one time and over for its client at
+    another.
 
-    None if a step is missing: somebody else has extended the log, or nobody.
+    None if a step is missing: another client has extended the log, or none has.
     """
     decided = _first(steps, "decided", asked)
     before = [_last(steps, step, asked, decided) for step in ("planned", "sealed", "bounded")]

@@ -18,10 +18,11 @@ from virtuallog_lab.workload.latencies import Spread
 
 WARM_UP_SECONDS: Final = 2.0
 RESUME_SECONDS: Final = 30.0
-"""Until appends must have come back after a swap; a healthy one takes some milliseconds, elections and timeouts seconds."""
+"""Seconds until appends must have come back after a swap; a healthy one takes some milliseconds,
+elections and timeouts seconds."""
 ATTEMPTS: Final = 10
-"""To carry out one swap: a healer that sees a node stall may be faster, and then the log is not where it was to be; and while nodes
-stall or start, a planner finds too few of them."""
+"""Attempts to carry out one swap: a healer that sees a node stall may be faster, and then the log
+is not where it was to be; and while nodes stall or start, a planner finds too few of them."""
 PAUSE_SECONDS: Final = 0.5
 """Between two attempts."""
 
@@ -81,18 +82,18 @@ async def wait_resumed(trial: Trial, target: Target) -> None:
 
 @attrs.frozen(kw_only=True)
 class SwapCost:
-    """What one swap cost, in seconds."""
+    """Cost of one swap, in seconds."""
 
     source: str
     target: str
     gap: float
-    """In acknowledgements."""
+    """Gap in acknowledgements."""
     quiet: float
     """The longest pause in as long a time before it."""
     answered: float
-    """From when it was asked for until the answer."""
+    """Seconds from the request until the answer."""
     phases: Mapping[str, float] | None
-    """By name, in their order; None if they cannot be told apart."""
+    """Seconds of the phases by name, in their order; None if they cannot be told apart."""
 
 
 def swap_costs(gaps: Gaps, steps: Steps) -> list[SwapCost]:
@@ -111,6 +112,6 @@ def swap_costs(gaps: Gaps, steps: Steps) -> list[SwapCost]:
 
 
 def phase_spreads(seen: Iterable[SwapCost]) -> dict[str, Spread]:
-    """How long the phases took, where they could be told apart; nothing, if nowhere."""
+    """Spreads of the phases of the swaps that could be split; empty if none could."""
     split = [one.phases for one in seen if one.phases is not None]
     return {phase: Spread.of([phases[phase] for phases in split]) for phase in PHASES} if split else {}

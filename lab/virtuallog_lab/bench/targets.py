@@ -1,4 +1,5 @@
-"""What a log can be swapped to on a cluster of three whole nodes and three that only store: kinds, and how they are set up.
+"""Targets of a swap on a cluster of three whole nodes and three that only store: kinds, and their
+settings.
 
 Every setting is given each time: what is left open would stay as it was in the segment before, if that was of the same kind.
 """

@@ -71,7 +71,7 @@ def append(
 ) -> None:
     """Measure durable appends: throughput, and latency as one client sees it.
 
-    VIRTUALLOG_CLUSTER is not looked at: nobody shall measure a cluster by accident.
+    Ignores VIRTUALLOG_CLUSTER, so that no cluster is measured by accident.
 
     \b
     Example:
@@ -127,12 +127,19 @@ def _show(measurement: Measurement, as_json: bool) -> None:
 )
 @click.option("--all", "is_all", is_flag=True, help="All kinds, and an error if one cannot take part.")
 @click.option(
-    "--swaps", "count", default=20, show_default=True, type=click.IntRange(1, 10_000), help="Of each ordered pair."
+    "--swaps",
+    "count",
+    default=20,
+    show_default=True,
+    type=click.IntRange(1, 10_000),
+    help="Swaps per ordered pair of kinds.",
 )
 @click.option(
     "--zookeeper", metavar="HOST:PORT,...", help="Use these servers. Without it, three of Debian's, if there are any."
 )
-@click.option("--outstanding", default=64, show_default=True, type=click.IntRange(1, 4096), help="Appends at a time.")
+@click.option(
+    "--outstanding", default=64, show_default=True, type=click.IntRange(1, 4096), help="Appends in progress at a time."
+)
 @click.option("--size", default=100, show_default=True, type=click.IntRange(20, 1 << 20), help="Bytes of one entry.")
 @click.option(
     "--window", default=0.25, show_default=True, type=click.FloatRange(0.05, 60), help="Seconds around a swap."

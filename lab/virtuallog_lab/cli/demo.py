@@ -29,18 +29,18 @@ from virtuallog_server.report import made_now, this_command, write
     default=Path("virtuallog-demo.png"),
     show_default=True,
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Where to write the picture.",
+    help="File for the picture.",
 )
 @click.option(
     "--page",
     default=Path("virtuallog-demo.html"),
     show_default=True,
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Where to write the page: everything the demo has seen, in one HTML file.",
+    help="File for the page: all results of the demo, in one HTML file.",
 )
 @click.option("--phase", default=2.0, show_default=True, type=click.FloatRange(0.2, 60), help="Seconds between steps.")
 def demo(picture: Path, page: Path, phase: float) -> None:
-    """Swap everything under a log that is in use, and check that nobody noticed.
+    """Swap everything under a log that is in use, and check that no client noticed.
 
     Starts three nodes and three log servers on this machine, runs a workload in which every entry is numbered, moves the log
     live through every kind of loglet that needs no other server, puts old segments into Parquet files, trims, kills the node

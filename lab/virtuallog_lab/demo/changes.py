@@ -1,6 +1,7 @@
-"""Which loglet was active when, and what each change cost those who append.                                        Pure.
+"""Changes of the chain: the active loglet at each time, and the cost of each change for appenders.
 
-The chain is looked at all the time, so that changes are known that nobody has asked for: the cluster makes them when a node dies.
+The chain is polled all the time, so changes without a request are known as well: the cluster makes
+them when a node dies.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ class RequestedChange:
 
     began: float
     ended: float
-    """When the answer came: the new chain is decided."""
+    """Time of the answer: the new chain is decided."""
     segment: SegmentId
-    """That it put in place."""
+    """Segment that it put in place."""
 
 
 @attrs.frozen(kw_only=True)
@@ -44,10 +45,11 @@ class Change:
     source: Segment
     target: Segment
     began: float
-    """When it was asked for; if nobody asked, when the node was killed, or else when it was seen."""
+    """Time of its request; without a request, the time at which the node was killed, or else at
+    which the change was seen."""
     ended: float
     by_itself: bool
-    """Nobody has asked: the cluster has healed itself."""
+    """True if the cluster has healed itself, without a request."""
     gap_seconds: float
     """The longest stretch meanwhile in which nothing at all was acknowledged."""
 
@@ -59,7 +61,8 @@ class ActiveSegments:
     seen: list[ActiveSegment] = attrs.field(factory=list)
 
     def see(self, at: float, chain: Chain) -> bool:
-        """Whether somebody new takes appends. What is put under closed segments is no matter here, nor is an old picture."""
+        """Record a chain; returns True if a new loglet takes appends. Changes of closed segments do
+        not count, nor does an older chain."""
         if chain.active is None or (self.seen and chain.last.id.version <= self.seen[-1].segment.id.version):
             return False
         self.seen.append(ActiveSegment(at, chain.last))
@@ -69,7 +72,7 @@ class ActiveSegments:
 def find_changes(
     reigns: Sequence[ActiveSegment], asked: Sequence[RequestedChange], faults: Sequence[float], times: Sequence[float]
 ) -> list[Change]:
-    """What a run has seen.
+    """Find the changes of a run.
 
     Args:
         reigns: at least one, in order.

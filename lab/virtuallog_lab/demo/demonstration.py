@@ -1,7 +1,8 @@
-"""What the demo does: a workload that never pauses, and everything underneath it replaced.
+"""The demonstration: a workload that never pauses, while everything underneath it is replaced.
 
-It goes through all kinds of loglets that need no foreign server, archives old segments, trims, kills the node that orders, and
-leaves it to the cluster to go on. What is trimmed is read, and compared, before; everything else in the end.
+It visits all kinds of loglets that need no external server, archives old segments, trims, kills the
+node that orders, and leaves it to the cluster to go on. Entries are read and compared before they
+are trimmed, all others in the end.
 """
 
 from __future__ import annotations
@@ -41,17 +42,18 @@ CHANGE_SECONDS: Final = 30.0
 HEAL_SECONDS: Final = 60.0
 """Takes one or two; a machine that is busy with other things may need many."""
 DRAIN_SECONDS: Final = 60.0
-"""For the last appends, once everything has been mended."""
+"""Seconds for the last appends, once everything has been mended."""
 LOOK_SECONDS: Final = 0.1
 """Between two looks at the chain."""
 GRACE_SECONDS: Final = 2.0
-"""How long nodes keep what has been archived: here little, so that it can be seen to go."""
+"""Seconds for which nodes keep archived segments; few, so that their removal can be seen."""
 ARCHIVED: Final = slice(1, 3)
-"""Which segments of the chain: the second and the third."""
+"""Indices of the archived segments of the chain: the second and the third."""
 
 
 def can_archive() -> bool:
-    """Whether the libraries of the extra `archive` are there. Loads them: while the load runs that would stop it for a moment."""
+    """True if the libraries of the extra `archive` are installed. Loads them now: under load that
+    would stop the run for a moment."""
     if not all(find_spec(name) for name in ("pyarrow", "fsspec", "numpy")):
         return False
     for module in ("virtuallog_loglets.archive.core.parquet", "fsspec.implementations.local"):
@@ -88,7 +90,7 @@ class DemoOutcome:
     reigns: tuple[ActiveSegment, ...]
     changes: tuple[Change, ...]
     chain: Chain
-    """In the end."""
+    """Chain at the end."""
     trim_point: int
     verdict: Verdict
 
@@ -163,7 +165,8 @@ class Demonstration:
         self._tell(f"    chain version {chain.version}: continues at position {chain.last.start}, {took}")
 
     async def _archive(self, services: Services) -> None:
-        """With the command that an operator would give: Arrow's work is another process's then, as in life."""
+        """Archive with the command of an operator, so that Arrow works in another process, as in
+        production."""
         folder = self._cluster.path / "archives"
         for segment in (await self._chain(services)).segments[ARCHIVED]:
             self._note(f"archive a {segment.kind} segment")
@@ -172,7 +175,8 @@ class Demonstration:
             self._tell(f"    [{segment.start}, {segment.stop}) is in Parquet files, read back and compared")
 
     async def _trim(self, services: Services, log: VirtualLog) -> None:
-        """To the middle of the second segment: the first goes as a whole. What goes is read, and judged, before."""
+        """Trim to the middle of the second segment: the first goes as a whole. Trimmed entries are
+        read and judged before."""
         segment = (await self._chain(services)).segments[1]
         assert segment.stop is not None
         cut = LogPosition((segment.start + segment.stop) // 2)
@@ -185,7 +189,7 @@ class Demonstration:
         self._tell(f"    the log begins at position {trimmed.position}")
 
     async def _kill_and_recover(self) -> None:
-        """The tour ends with the sequencer on the victim. Nobody but the cluster itself does anything about it."""
+        """Kill the node of the sequencer, with which the tour ends. Only the cluster itself reacts."""
         before = self._reigns.seen[-1]
         self._note(f"kill -9 node {VICTIM}", is_fault=True)
         await self._cluster.kill(VICTIM)
@@ -200,7 +204,8 @@ class Demonstration:
         await self._cluster.start(VICTIM)
 
     async def _watch(self, services: Services) -> None:
-        """What becomes active, whoever does it. Asked of nodes, and not through a client that appends: it would learn sooner."""
+        """Record each active loglet, by whatever client it was made. Polls the nodes, not an
+        appending client, which would learn of it sooner."""
         while True:
             with suppress(RetryableError):  # the next look is a moment away
                 self._reigns.see(self.workload.elapsed, await self._chain(services))

@@ -35,43 +35,6 @@ from virtuallog_server.report import (
     tone_of,
 )
 
-# FOLDED from virtuallog_server.demo.places: Where a segment is, in a few words.
-
-
-def placement_text(segment: Segment, providers: Mapping[str, LogletProvider]) -> str:
-    """Which nodes order and keep it, or that it is elsewhere."""
-    provider = providers.get(segment.kind)
-    try:
-        kept = replicated(provider)
-        return _nodes(kept.placement(segment.config)) if kept else "files, on no node"
-    except VirtualLogError:
-        return "unreadable"
-
-
-def placement_details(segment: Segment, providers: Mapping[str, LogletProvider]) -> list[tuple[str, str]]:
-    """Its id and whatever its kind tells about its config."""
-    provider = providers.get(segment.kind)
-    try:
-        told = dict(provider.describe(segment.config)) if provider else {}
-    except VirtualLogError as error:
-        told = {"unreadable": str(error)}
-    return [("segment", str(segment.id)), *((name, _words(value)) for name, value in told.items())]
-
-
-def _nodes(placement: Placement) -> str:
-    servers = f"nodes {_words(placement.servers)}"
-    orderers = sorted(placement.orders)
-    if not orderers:
-        return servers
-    return f"sequencer{'s' if len(orderers) > 1 else ''} {_words(orderers)}; {servers}"
-
-
-def _words(value: object) -> str:
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return ", ".join(map(_words, value))
-    return str(value)
-
-
 TITLE: Final = "One log, swapped live under load"
 RIGHT: Final = "Nothing lost, nothing doubled, every writer's entries in order"
 CHECKED: Final = (
@@ -85,7 +48,7 @@ Providers = Mapping[str, LogletProvider]
 
 
 def demo_page(outcome: DemoOutcome, providers: Providers, machine: Machine, command: str, made: str) -> Page:
-    """All of it."""
+    """Page of a run of the demonstration."""
     return Page(
         title=TITLE,
         lead=f"{CLIENTS * WRITERS_PER_CLIENT} writers append without a pause to {NODES} nodes and {LOG_NODES} log servers on one machine. "
@@ -253,3 +216,37 @@ def _facts(machine: Machine, made: str) -> dict[str, str]:
         "durability": "each acknowledged entry is synced to the disks of a majority of its segment's servers",
         "client": f"{CLIENTS} connections with {WRITERS_PER_CLIENT} writers each, one append outstanding per writer, in one process",
     }
+
+
+def placement_text(segment: Segment, providers: Mapping[str, LogletProvider]) -> str:
+    """Nodes that order and keep a segment, in a few words, or that no node does."""
+    provider = providers.get(segment.kind)
+    try:
+        kept = replicated(provider)
+        return _nodes(kept.placement(segment.config)) if kept else "files, on no node"
+    except VirtualLogError:
+        return "unreadable"
+
+
+def placement_details(segment: Segment, providers: Mapping[str, LogletProvider]) -> list[tuple[str, str]]:
+    """Id of a segment and the facts that its kind reports about its config."""
+    provider = providers.get(segment.kind)
+    try:
+        told = dict(provider.describe(segment.config)) if provider else {}
+    except VirtualLogError as error:
+        told = {"unreadable": str(error)}
+    return [("segment", str(segment.id)), *((name, _words(value)) for name, value in told.items())]
+
+
+def _nodes(placement: Placement) -> str:
+    servers = f"nodes {_words(placement.servers)}"
+    orderers = sorted(placement.orders)
+    if not orderers:
+        return servers
+    return f"sequencer{'s' if len(orderers) > 1 else ''} {_words(orderers)}; {servers}"
+
+
+def _words(value: object) -> str:
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return ", ".join(map(_words, value))
+    return str(value)

@@ -14,12 +14,13 @@ from virtuallog_server.report import PAINT, Axis, tone_of
 from virtuallog_server.report.figures.axes import spell
 
 KIND_LETTERS: Final = 0.0068
-"""Of the run's length, for a letter of a kind's name: names that have no room are left out."""
+"""Share of the run's length that a letter of a kind's name takes: names that have no room are left
+out."""
 
 LABEL_SHARE: Final = 0.03
-"""Of the run's length, below which a label would run into the one before."""
+"""Share of the run's length below which a label would overlap the one before."""
 LABEL_POINTS: Final = 18
-"""How much higher it stands then."""
+"""Points by which such a label is raised."""
 
 
 def draw(outcome: DemoOutcome, path: Path) -> None:

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What a call costs: pipelined calls a second between two processes over loopback, one JSON line per measurement.
+"""Cost of a call: pipelined calls a second between two processes over loopback, one JSON line per
+measurement.
 
 lab/virtuallog_lab/experiments/rpc.py [--outstanding 1,16,64] [--size 100,25000] [--seconds 2]
 """

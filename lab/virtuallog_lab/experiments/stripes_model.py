@@ -1,16 +1,19 @@
-"""A MODEL of a striped loglet over disjoint servers, to numbers of machines that nobody here has. No line of the product runs in it. Pure.
+"""Discrete-event model of a striped loglet over disjoint servers, for more machines than are
+available here. It runs no line of the product.
 
 Appends go round in a closed loop: each client keeps so many outstanding, and sends the next one when one is acknowledged.
 
     client --hop--> sequencer of a stripe --hop--> 3 LogServers, each: processor, then device --hop--> acknowledged --hop--> client
 
-Processors serve one append after the other, first come first served. A device writes whatever has come since its last write, one
-write at a time. An append is stored when the second of three servers has it and all before it in its stripe are; it is acknowledged when
-all lower logical positions are stored (Delos, OSDI'20, section 4.2.2). Clients spread their appends over the stripes in turn.
+Processors serve one append after the other, first come first served. A device writes all that has
+come since its last write, one write at a time. An append is stored when the second of three servers
+has it and all before it in its stripe are; it is acknowledged when all lower logical positions are
+stored (Delos, OSDI'20, section 4.2.2). Clients spread their appends over the stripes in turn.
 
-What it leaves out, always in favour of many stripes: a client knows for nothing how far the other stripes are; no
-fillers, for no stripe is idle; no network but its delay; no skew, no failure, no other work on any machine. It is an upper bound for
-what the same service times could give, and says nothing about latencies.
+The model leaves out, always in favour of many stripes: a client learns the progress of other
+stripes for free; no fillers, as no stripe is idle; no network but its delay; no skew, no failure,
+no other work on any machine. It is an upper bound for what the same service times could give, and
+says nothing about latencies.
 """
 
 from __future__ import annotations
@@ -35,10 +38,10 @@ class Assumptions:
 
     clients: int = 20
     client_us: float = 19.6
-    """Of a client's processor, for one append, there and back."""
+    """Time of a client's processor for one append, there and back."""
     sequencer_us: float = 28.5
     server_us: float = 15.0
-    """Of a LogServer's processor."""
+    """Time of a LogServer's processor."""
     device_iops: float = 30_000.0
     """Writes a second of one LogServer's share of a device."""
     servers: int = 3
@@ -49,7 +52,7 @@ class Assumptions:
 
 @attrs.frozen(kw_only=True)
 class Point:
-    """What a number of stripes gives."""
+    """Result for a number of stripes."""
 
     stripes: int
     appends_per_s: float
@@ -72,12 +75,12 @@ class _Device:
 
     write_us: float
     end: float = 0.0
-    """Of the write under way, or of the last one."""
+    """End of the write under way, or of the last one."""
     is_awaited: bool = False
-    """Somebody waits for the write behind it."""
+    """True if an append waits for the write behind it."""
 
     def write(self, now: float) -> float:
-        """When it is done; arrivals must come in the order of time."""
+        """Time at which a write is done; arrivals must come in the order of time."""
         while self.end <= now and self.is_awaited:
             self.end, self.is_awaited = self.end + self.write_us, False
         if self.end <= now:
@@ -93,7 +96,7 @@ class _Stripe:
     servers: list[tuple[_Processor, _Device]]
     next_local: int = 0
     stored: float = 0.0
-    """When the last of all so far ordered is stored."""
+    """Time at which the last of all ordered appends is stored."""
 
     def order(self, now: float, assumed: Assumptions, source: random.Random) -> tuple[int, float]:
         """The local position of an append, and when it is stored."""
@@ -109,7 +112,7 @@ class _Stripe:
 
 @attrs.define
 class _Log:
-    """Which positions are stored, and who waits for the lower ones."""
+    """Stored positions, and the appends that wait for lower ones."""
 
     filled: int = 0
     """All logical positions below are stored."""
@@ -141,7 +144,7 @@ class Model:
     _made: int = attrs.field(default=0, init=False)
     _clients: list[_Processor] = attrs.field(init=False)
     _turns: list[int] = attrs.field(init=False)
-    """To which stripe each client has sent last, counted up; clients begin at different ones."""
+    """Last stripe of each client, counted up; clients begin at different ones."""
     _lanes: list[_Stripe] = attrs.field(init=False)
     _log: _Log = attrs.field(factory=_Log, init=False)
 
@@ -171,7 +174,7 @@ class Model:
         return Point(stripes=self.stripes, appends_per_s=(told - counted_from) / (now - began) * SECOND_US)
 
     def _send(self, now: float, append: int) -> None:
-        """The next append of the client that was told, to the stripe whose turn it is."""
+        """Send the next append of an acknowledged client, to the stripe whose turn it is."""
         client = append % self.assumed.clients
         self._turns[client] += 1
         ready = self._clients[client].serve(now, _draw(self.assumed.client_us, self.source))

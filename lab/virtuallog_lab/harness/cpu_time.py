@@ -19,7 +19,7 @@ class CpuMeter:
         self._start = self._read()
 
     def seconds(self) -> dict[str, float]:
-        """By name."""
+        """CPU seconds by name."""
         return {name: now - self._start[name] for name, now in self._read().items()}
 
     def _read(self) -> dict[str, float]:
@@ -30,7 +30,7 @@ class CpuMeter:
 
 
 def _cpu_seconds(pid: int) -> float:
-    """What all threads that run have used, user and system; exact to the nanosecond."""
+    """CPU seconds of all running threads, user and system; exact to the nanosecond."""
     total = 0
     for thread in Path(f"/proc/{pid}/task").iterdir():
         with suppress(FileNotFoundError):  # it has just ended

@@ -1,4 +1,4 @@
-"""On what machine something was measured: a figure without it says little."""
+"""The machine of a measurement: a figure without it says little."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import attrs
 
 @attrs.frozen
 class Machine:
-    """Where it was measured."""
+    """Hardware and software of the machine."""
 
     cpus: int
     kernel: str

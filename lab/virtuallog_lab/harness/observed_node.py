@@ -29,7 +29,7 @@ FILE: Final = "steps"
 
 
 def run() -> None:
-    """Be the command line, observed."""
+    """Run the command line, observed."""
     missing = STEPS.keys() - CRASH_POINTS.keys()
     assert not missing, f"{chain_writer.__name__} has no points {missing}"
     clock = SystemClock()

@@ -1,4 +1,5 @@
-"""Which node orders the appends to a segment now: in a native loglet the one that its config names, in others a server knows."""
+"""Node that orders the appends to a segment now: in a native loglet its config names it, in others
+a server knows."""
 
 from __future__ import annotations
 
@@ -15,14 +16,14 @@ from virtuallog_loglets.paxos.messages import NOWHERE, GetStanding
 
 ANSWER_SECONDS: Final = 2.0
 ASKED: Final = (wire.REPLICA,)
-"""What `services` must be able to say."""
+"""Interfaces that `services` must support."""
 
 
 async def find_orderer(services: Services, segment: Segment) -> NodeId:
     """The node.
 
     Raises:
-        UnavailableError: nobody knows one.
+        UnavailableError: no server knows one.
     """
     provider = replicated(loglet_providers()[segment.kind])
     assert provider is not None, "measured loglets live on nodes"

@@ -1,4 +1,4 @@
-"""How a program that measures runs: to its end, or until somebody has had enough of it."""
+"""Entry point of a measuring program: runs it to its end and turns expected errors into one line."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ import click
 import trio
 
 from virtuallog.contract.errors import VirtualLogError
-from virtuallog_lab.experiments.contestants.contestant import PeerError
 
 ResultT = TypeVar("ResultT")
 ArgumentsT = TypeVarTuple("ArgumentsT")
+
+
+class PeerError(Exception):
+    """Another system could not be started or measured."""
 
 
 def run_to_end(function: Callable[[Unpack[ArgumentsT]], Awaitable[ResultT]], *arguments: *ArgumentsT) -> ResultT:

@@ -1,4 +1,4 @@
-"""What programs that measure tell beside their figures: on what machine, in which form, and whether all was well.
+"""Reports of measuring programs: tables, the machine, the output form, and problems.
 
 A report is a list of tables and a list of problems. It is printed as tables for a terminal, as Markdown to paste into
 docs/measurements.md, or as one JSON object; the exit code is 1 if a problem was found. A missed target is no problem: it
@@ -20,7 +20,7 @@ from virtuallog_lab.harness.machine import Machine
 
 Form: TypeAlias = Literal["text", "markdown", "json"]
 TEXT_COLUMNS: Final = 120
-"""Of tables that go into a file."""
+"""Width of tables that go into a file."""
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
@@ -39,7 +39,7 @@ class Table:
 
 @attrs.frozen(kw_only=True)
 class Report:
-    """What a program has found out."""
+    """Result of a program."""
 
     title: str
     machine: Machine

@@ -36,9 +36,10 @@ from virtuallog_server.process import log_output
 from virtuallog_server.process.process import SWITCH_SECONDS
 
 CHANGE_SECONDS: Final = 15.0
-"""For one reconfiguration; a healthy one takes some milliseconds."""
+"""Seconds for one reconfiguration; a healthy one takes some milliseconds."""
 DRAIN_SECONDS: Final = 90.0
-"""For the last appends, once everything has been mended: longer than an appender tries before it gives up."""
+"""Seconds for the last appends, once everything has been mended: longer than an appender tries
+before it gives up."""
 POLL_SECONDS: Final = 0.01
 OBSERVED: Final = (sys.executable, "-P", "-m", "virtuallog_lab.harness.observed_node")
 """A program for nodes that write down the steps of reconfigurations."""
@@ -48,7 +49,7 @@ ResultT = TypeVar("ResultT")
 
 @attrs.frozen(kw_only=True)
 class TrialLoad:
-    """What the client does all the time."""
+    """Load of the client during the whole trial."""
 
     writers: int = 64
     """Appends outstanding."""
@@ -57,7 +58,7 @@ class TrialLoad:
 
 @attrs.frozen(eq=False)
 class Trial:
-    """What a story may use while the load runs."""
+    """Cluster, client and workload that a story may use while the load runs."""
 
     cluster: LocalCluster
     services: Services
@@ -69,7 +70,7 @@ class Trial:
         """The node that orders entries now.
 
         Raises:
-            UnavailableError: the register cannot be read, or nobody knows.
+            UnavailableError: the register cannot be read, or no server knows.
         """
         return await find_orderer(self.services, (await self.log.view.refresh()).chain.last)
 
@@ -78,7 +79,8 @@ class Trial:
         return await extend(self.services, self.cluster.file, kind, settings)
 
     async def wait_acknowledged(self, offered_after: float, patience_seconds: float) -> bool:
-        """Whether an append that was offered after a time (of the workload) is acknowledged, at the latest after so long."""
+        """Returns True if an append that was offered after a time (of the workload) is
+        acknowledged, at the latest after so long."""
         with self.clock.timeout(patience_seconds):
             while self.workload.newest_offer <= offered_after:
                 await self.clock.sleep(POLL_SECONDS)
@@ -123,18 +125,18 @@ TrialScript = Callable[[Trial], Awaitable[ResultT]]
 
 @attrs.frozen
 class Evidence(Generic[ResultT]):
-    """What a story left behind."""
+    """Evidence that a story left behind."""
 
     result: ResultT
-    """What the story returned."""
+    """Return value of the story."""
     workload: Workload
     times: list[float]
-    """Of all acknowledgements, ascending, in seconds since the start."""
+    """Times of all acknowledgements, ascending, in seconds since the start."""
     verdict: Verdict
 
     @property
     def summary(self) -> str:
-        """For a history that is right."""
+        """One line for a history that is right."""
         return (
             f"{self.workload.acknowledged:,} entries acknowledged, {self.workload.unknown} unknown, "
             f"{self.verdict.entries:,} in the log: nothing lost, nothing doubled, nothing reordered"
@@ -164,7 +166,7 @@ async def temporary_cluster(
 
 
 def set_up_client() -> None:
-    """As the command line does it."""
+    """Set up the client as the command line does."""
     sys.setswitchinterval(SWITCH_SECONDS)
     log_output.configure("warning")
 

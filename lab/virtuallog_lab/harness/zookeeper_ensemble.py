@@ -1,6 +1,7 @@
 """ZooKeeper as Debian packages it, as an ensemble of processes on loopback: for measurements that need a foreign log.
 
-It ends with whoever started it, however that ends: a shell in front of each server kills it when the pipe to us closes.
+It ends with the process that started it, however that ends: a shell in front of each server kills
+it when the pipe to us closes.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ POLL_SECONDS: Final = 0.05
 
 
 def is_installed() -> bool:
-    """Whether a ZooKeeper can be started here."""
+    """True if a ZooKeeper can be started here."""
     return shutil.which("java") is not None and all((JARS / name).exists() for name in JAR_NAMES)
 
 
 def java_command(config: Path, *options: str) -> list[str]:
-    """What runs one server.
+    """Command that runs one server.
 
     Args:
         config: its zoo.cfg.
@@ -67,7 +68,7 @@ class ZooKeeperServer:
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
-        """For the length of the block; see `wait_ready`."""
+        """Run it for the length of the block; see `wait_ready`."""
         command = ["/bin/sh", "-c", LEASH, "sh", *java_command(self._write_config(), "-Xmx512m", "-XX:+UseSerialGC")]
         with (self.folder / "log").open("ab") as log:
             process = await trio.lowlevel.open_process(
@@ -115,7 +116,8 @@ class ZooKeeperServer:
 
 @asynccontextmanager
 async def open_ensemble(folder: Path, size: int = 3) -> AsyncIterator[str]:
-    """That many servers that answer, for the length of the block; their addresses, separated by commas.
+    """Open that many servers that answer, for the length of the block; yields their addresses,
+    separated by commas.
 
     Raises:
         UnavailableError: they do not answer.

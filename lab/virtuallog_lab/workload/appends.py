@@ -22,11 +22,11 @@ WARM_UP_SECONDS_MAX: Final = 1.0
 
 @attrs.frozen(kw_only=True)
 class Measurement:
-    """What one combination of outstanding appends and size gave."""
+    """Result for one combination of outstanding appends and size."""
 
     outstanding: int
     bytes: int
-    """Of one entry."""
+    """Bytes of one entry."""
     seconds: float
     """Measured, without the warm-up."""
     ops: int
@@ -39,7 +39,7 @@ class Measurement:
 
 
 def warm_up_seconds(seconds: float) -> float:
-    """How long a measurement of `seconds` warms up before it counts."""
+    """Seconds for which a measurement of `seconds` warms up before it counts."""
     return min(WARM_UP_SHARE * seconds, WARM_UP_SECONDS_MAX)
 
 
@@ -55,7 +55,8 @@ async def measure(append: Append, clock: Clock, outstanding: int, size: int, sec
 async def measure_spread(
     appends: Sequence[Append], clock: Clock, outstanding: int, size: int, seconds: float
 ) -> Measurement:
-    """The same in several ways at once, such as sessions: what is outstanding is spread over them evenly, each task keeps to one.
+    """Measure several ways at once, such as sessions: outstanding appends are spread over them
+    evenly, each task keeps to one.
 
     Raises:
         VirtualLogError: an append failed.

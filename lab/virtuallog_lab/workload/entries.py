@@ -1,4 +1,4 @@
-"""The entries of a checked workload: each says whose it is, and which of his.                              Pure."""
+"""Entries of a checked workload: each names its writer and its number."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ FILLER = b"."
 
 @attrs.frozen
 class Entry:
-    """Which entry it is; as bytes, its payload."""
+    """Writer and number of an entry; as bytes, its payload."""
 
     writer: int
     number: int
@@ -20,7 +20,7 @@ class Entry:
 
     @classmethod
     def parse(cls, payload: bytes) -> Entry | None:
-        """None if `payload` is none of ours."""
+        """Decode a payload; None if it is no entry of the workload."""
         writer, slash, number = payload.rstrip(FILLER).partition(b"/")
         if not slash or not writer.isdigit() or not number.isdigit():
             return None

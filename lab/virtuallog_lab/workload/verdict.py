@@ -1,11 +1,11 @@
-"""Was the log right? Compares what writers were told with what is in the log.
+"""Verdict on a log: compares the acknowledgements of writers with the contents of the log.
 
 Seen one by one in the order of the log, so that a log of any length can be judged while it is read. What must hold:
 
 * each acknowledged entry is where its writer was told, and nowhere else;
 * each writer's entries, and each session's, are there once, in order, without a hole;
-* an entry that was acknowledged before another was offered comes before it, whoever wrote them;
-* nothing is there that nobody wrote, and nothing is missing that nobody trimmed.
+* an entry that was acknowledged before another was offered comes before it, also across writers;
+* every entry there was written, and every missing one was trimmed.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from virtuallog_lab.workload.writers import WriterAcknowledgements
 
 NOWHERE: Final = -1
 PROBLEMS_MAX: Final = 20
-"""So many are listed; more say nothing new."""
+"""Most problems listed; more say nothing new."""
 
 
 @attrs.frozen
 class Verdict:
-    """What was found."""
+    """Findings about a log."""
 
     entries: int
-    """In the log."""
+    """Entries in the log."""
     problems: tuple[str, ...]
     """Empty if all is well."""
 
 
 @attrs.define
 class _Found:
-    """What the log has of one writer so far."""
+    """Entries of one writer found so far."""
 
     places: array[int] = attrs.field(factory=lambda: array("q"))
-    """By number; `NOWHERE` where a number was passed over."""
+    """Positions by number; `NOWHERE` where a number was passed over."""
 
     def find(self, number: int) -> int:
         return self.places[number] if number < len(self.places) else NOWHERE
@@ -66,7 +66,7 @@ class Judge:
     _found: dict[int, _Found] = attrs.field(factory=lambda: defaultdict(_Found), init=False)
     _next_sequence: dict[SessionId, int] = attrs.field(factory=dict, init=False)
     _latest_offer: float = attrs.field(default=0.0, init=False)
-    """When the last one of all acknowledged entries seen so far was offered."""
+    """Offer time of the last offered of all acknowledged entries seen so far."""
 
     def see(self, record: Record) -> None:
         """The next record of the log."""
@@ -96,8 +96,9 @@ class Judge:
         return Verdict(self._entries, tuple(self._problems))
 
     def _may_be(self, entry: Entry) -> bool:
-        """A writer that was told about numbers 0 to 6 has offered 7 at most. An earlier entry of one that has ended
-        without an answer may be found as well."""
+        """True if this number may be in the log. A writer with answers about numbers 0 to 6 has
+        offered 7 at most. An earlier entry that has ended without an answer may be found as
+        well."""
         told = self._told.get(entry.writer)
         return told is not None and entry.number <= len(told.places)
 
@@ -110,7 +111,7 @@ class Judge:
         found.put(entry.number, position)
 
     def _check_time(self, entry: Entry, position: LogPosition) -> None:
-        """Nothing that stands before it may have been offered after it was acknowledged."""
+        """Check that no entry before it was offered after it was acknowledged."""
         told = self._told[entry.writer]
         if entry.number == len(told.places):
             return

@@ -1,8 +1,9 @@
 """A workload whose every entry is known: numbered per writer, so that a loss, a double or a swap cannot hide.
 
-A writer appends `writer/number`, waits until that is acknowledged, then goes on with the next number. Writers share
-the session of their client, as the tasks of one program do. What they were told is kept in plain arrays, 24 bytes for an
-entry: a run of millions fits into memory, and remembering costs less than a microsecond.
+A writer appends `writer/number`, waits until that is acknowledged, then goes on with the next
+number. Writers share the session of their client, as the tasks of one program do. Acknowledgements
+are kept in plain arrays, 24 bytes for an entry: a run of millions fits into memory, and recording
+costs less than a microsecond.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ from virtuallog_lab.workload.entries import Entry
 
 @attrs.define(eq=False)
 class WriterAcknowledgements:
-    """What one writer was told, in the order of its numbers from 0 on. Times in seconds since the start."""
+    """Acknowledgements of one writer, in the order of its numbers from 0 on. Times in seconds since
+    the start."""
 
     places: array[int] = attrs.field(factory=lambda: array("q"))
     began: array[float] = attrs.field(factory=lambda: array("d"))
-    """When the entry was offered."""
+    """Time at which the entry was offered."""
     ended: array[float] = attrs.field(factory=lambda: array("d"))
-    """When it was acknowledged."""
+    """Time at which it was acknowledged."""
 
     def add(self, place: LogPosition, began: float, ended: float) -> None:
         self.places.append(place)
@@ -39,7 +41,7 @@ class WriterAcknowledgements:
 
 @attrs.define(eq=False)
 class Workload:
-    """Runs writers until `stop`, and remembers what they were told.
+    """Runs writers until `stop`, and records their acknowledgements.
 
     Args:
         clock: for the times.
@@ -49,13 +51,13 @@ class Workload:
     _clock: Clock
     _entry_bytes: int = 0
     told: dict[int, WriterAcknowledgements] = attrs.field(factory=dict, init=False)
-    """By writer."""
+    """Acknowledgements by writer."""
     unknown: int = attrs.field(default=0, init=False)
-    """Appends whose outcome nobody could tell: each may be in the log, or not."""
+    """Appends with an unknown outcome: each may be in the log, or not."""
     acknowledged: int = attrs.field(default=0, init=False)
-    """How many entries."""
+    """Number of acknowledged entries."""
     newest_offer: float = attrs.field(default=0.0, init=False)
-    """When the last offered of all acknowledged entries was offered."""
+    """Offer time of the last offered of all acknowledged entries."""
     _started: float = attrs.field(default=0.0, init=False)
     _stopping: bool = attrs.field(default=False, init=False)
 
@@ -66,12 +68,12 @@ class Workload:
 
     @property
     def started(self) -> float:
-        """When it began, on the clock of this machine."""
+        """Time at which it began, on the clock of this machine."""
         return self._started
 
     @property
     def slowest_seconds(self) -> float:
-        """What the slowest append took that was acknowledged."""
+        """Seconds of the slowest acknowledged append."""
         return max((max(map(sub, told.ended, told.began), default=0.0) for told in self.told.values()), default=0.0)
 
     def stop(self) -> None:
@@ -118,5 +120,5 @@ class Workload:
 
 
 def acknowledgement_times(told: Iterable[WriterAcknowledgements]) -> list[float]:
-    """When anything was acknowledged, in order."""
+    """Times of all acknowledgements, in order."""
     return sorted(time for writer in told for time in writer.ended)

@@ -24,9 +24,9 @@ from virtuallog_simulation.scenarios.conformance.options import NODES
 from virtuallog_simulation.scenarios.conformance.providers import find
 
 SEEDS = (1, 20)
-"""By default: about a minute on two cores for a loglet like native."""
+"""Default number of seeds: about a minute on two cores for a loglet like native."""
 _WIDTH_LEAST = 100
-"""Where the output is no terminal; the matrix needs that much."""
+"""Least width where the output is no terminal; the matrix needs that much."""
 
 
 @click.command()

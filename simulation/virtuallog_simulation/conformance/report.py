@@ -33,7 +33,7 @@ PROMISES: Final[Mapping[str, tuple[str, ...]]] = {
     "reads": ("loglet reads without holes", "loglet trim points move forward"),
     "progress": ("progress", "comes to an end"),
 }
-"""Columns of the matrix, and the checks that stand for them; whatever else is found stands under `errors`."""
+"""Columns of the matrix, and the checks of each; all other findings count as `errors`."""
 ERRORS: Final = "errors"
 _TITLES: Final = {
     CLAUSE: "The contract, clause by clause",
@@ -75,7 +75,7 @@ class ConformanceReport:
                 yield table(outcomes)
 
     def stories(self) -> Iterator[str]:
-        """What happened in the first broken run of each part, and how to see it again."""
+        """Story of the first broken run of each part, and the command to see it again."""
         for part in _TITLES:
             broken = [outcome for outcome in self.broken if outcome.trial.part == part]
             if broken:

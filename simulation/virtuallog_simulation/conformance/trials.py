@@ -1,4 +1,4 @@
-"""What is run on a provider, and what came of it.
+"""Trials of a provider, and their outcomes.
 
 A trial is one row of the report: a clause of the contract, a class of faults, a kind of chain. It is one scenario of the
 simulator (`PART/NAME`) over a range of seeds; the fleet runs them on all cores.
@@ -60,11 +60,11 @@ class Trial:
 
 @attrs.define(eq=False)
 class Outcome:
-    """What came of a trial."""
+    """Outcome of a trial."""
 
     trial: Trial
     seeds: int = 0
-    """That have been run."""
+    """Seeds that have been run."""
     broken: dict[str, int] = attrs.field(factory=dict)
     """Check -> the first seed in which it objected."""
     counts: Counter[str] = attrs.field(factory=Counter)
@@ -82,7 +82,7 @@ class Outcome:
 
     @property
     def struck(self) -> int | None:
-        """How often its fault took effect; None if it has none."""
+        """Strikes of its fault; None if it has none."""
         if self.trial.part != LOGLET or self.trial.name == faults.NONE:
             return None
         return faults.struck(self.trial.name, self.counts)

@@ -1,4 +1,5 @@
-"""What a class of faults has before it: the world, the machines, its own source of chance, and who is hurt already."""
+"""Context of a class of faults: the world, the machines, a source of randomness, and the machines
+already hurt."""
 
 from __future__ import annotations
 
@@ -25,17 +26,18 @@ class Wounds:
     victims: Sequence[NodeId]
     """The only ones that may ever lose durable data: drawn beforehand, so that they do not depend on who strikes first."""
     lost: set[int] = attrs.field(factory=set, init=False)
-    """Those that have."""
+    """Machines that have lost durable data."""
     refused: set[int] = attrs.field(factory=set, init=False)
-    """Those whose disk may have failed since they were last started on a good one: they may have stopped serving."""
+    """Machines whose disk may have failed since they last started on a good one; they may have
+    stopped serving."""
 
 
 @attrs.frozen(eq=False)
 class FaultContext:
-    """See above. One for each class."""
+    """World, machines and randomness of one class of faults. One for each class."""
 
     name: str
-    """Of the class."""
+    """Name of the class."""
     world: World
     machines: Mapping[NodeId, Machine]
     random: random.Random
@@ -85,7 +87,7 @@ class FaultContext:
                 self.wounds.refused.discard(machine.node)
 
     async def rest(self) -> None:
-        """As long as a fault of this class may last."""
+        """Wait as long as a fault of this class may last."""
         mean = self.random.choice(_REST_SECONDS)
         await self.sleep(min(_REST_MAX, self.random.expovariate(1.0 / mean)))
 

@@ -1,8 +1,10 @@
-"""Processes that die exactly at a crash point (`virtuallog/contract/crash_points.py`): power loss or kill, between two lines.
+"""Processes that die exactly at a crash point (`virtuallog/contract/crash_points.py`): power loss
+or kill, between two lines.
 
-In most runs some points are armed, each for the nodes and for the clients by itself, and strike whoever gets there at
-a drawn pass. What is drawn for a point depends on the seed and the name of the point alone: a new point does not change
-what happens at the others. Rare points are armed far more often, so that they get their share.
+In most runs some points are armed, separately for nodes and for clients; a point strikes a process
+at a drawn pass. The draw for a point depends only on the seed and the name of the point, so a new
+point does not change the others. Rare points are armed far more often, so that they get their
+share.
 
 Nodes die from the first moment on, also while the cluster is founded; clients only while the nemesis works.
 """
@@ -52,7 +54,7 @@ AREAS: Final[Mapping[str, str]] = {
 """Parts of the product that have crash points."""
 
 _SHARE: Final = 0.6
-"""Of the runs."""
+"""Share of the runs with armed points."""
 _ARMED: Final = 0.12
 """Share of the points that are armed in such a run."""
 _RARE_ARMED: Final = 0.5
@@ -61,9 +63,10 @@ _PASSES: Final = (0.5, 5.0, 80.0)
 """Mean number of passes before a point strikes: some are passed twice in a run, some thousands of times."""
 _PASSES_RARE: Final = 0.5
 _DEATHS_MAX: Final = 12
-"""Of a run. Fewer would all be taken by points at the beginning, and those that come late would never strike."""
+"""Most deaths in a run. With fewer, early points would take all, and late ones would never strike."""
 _FOUNDING_DEATHS_MAX: Final = 5
-"""Before the nemesis works: so many rests in a row may hold up the founding of a cluster, see `stories/cluster.py`."""
+"""Most deaths before the nemesis works: so many rests in a row may delay the founding of a cluster,
+see `scenarios/cluster/load.py`."""
 _REST_SECONDS: Final = (0.05, 0.5, 3.0)
 """The longest time until a node is started again."""
 
@@ -79,7 +82,7 @@ def table() -> str:
 
 @attrs.frozen
 class CrashPointPlan:
-    """Who dies where in one run."""
+    """Crash points at which processes die in one run."""
 
     nodes: Mapping[str, int]
     """Point -> at which pass of any node."""
@@ -130,7 +133,7 @@ class CrashPoints:
             self.world.on_crash_point = self._reached
 
     def stop(self) -> None:
-        """Nobody dies any more, and nobody is started again: whoever heals the world does that."""
+        """Stop all deaths and restarts; the caller heals the world."""
         self._left.clear()
         self._stopped = True
 

@@ -14,12 +14,12 @@ from virtuallog_simulation.faults.fault_class import FaultClass
 from virtuallog_simulation.world.machine import Machine
 
 _CALM_SECONDS: Final = (0.0, 0.0005)
-"""What a write takes on a good disk."""
+"""Duration of a write on a good disk."""
 _OPERATOR_COMES: Final = 0.7
 
 
 def calm(machine: Machine) -> None:
-    """From now on this machine has good disks, with enough room."""
+    """Give this machine good disks with enough room."""
     faults = machine.faults
     faults.write_error = faults.create_error = faults.sync_error = faults.read_error = 0.0
     faults.free_bytes = None

@@ -16,10 +16,10 @@ from virtuallog_simulation.faults.context import FaultContext
 
 @attrs.frozen(kw_only=True)
 class FaultClass:
-    """See above."""
+    """One class of faults: its name, its act and how it is counted."""
 
     name: str
-    """What a person may name, and what each act is counted as."""
+    """Name in options, and under which each act is counted."""
     about: str
     """One line: what happens."""
     proof: tuple[str, ...] = ()
@@ -32,7 +32,8 @@ class FaultClass:
     rarity: float = 1.0
     """Factor on the usual time between two acts."""
     everywhere: bool = False
-    """In every run that has faults at all, as it draws by itself how much of it there is."""
+    """True if it is in every run that has faults at all, as it draws by itself how much of it there
+    is."""
     loses: bool = False
     """Durable data are lost, so it strikes no more than a few machines of a run."""
 

@@ -1,8 +1,8 @@
-"""Does to the machines of a run what its plan says, and heals the world when it is told to stop.
+"""The nemesis: applies a fault plan to the machines of a run, and heals the world when it stops.
 
-Whatever happens, the history stays possible: at most `LOST_MAX` machines ever lose durable data, so a majority of every
-server set keeps what it has synced. Each act is counted when it takes effect, under the name of its class
-(`World.counts`), and so is what comes of it: see the registry.
+The history stays possible under all faults: at most `LOST_MAX` machines ever lose durable data, so
+a majority of every server set keeps what it has synced. Each act is counted when it takes effect,
+under the name of its class (`World.counts`), and so are its consequences: see the registry.
 """
 
 from __future__ import annotations
@@ -24,51 +24,6 @@ from virtuallog_simulation.faults.registry import CLASSES, LOSING
 from virtuallog_simulation.world.machine import Machine
 from virtuallog_simulation.world.world import World
 
-# FOLDED from virtuallog_simulation.faults.plan: Which classes of faults a run has, and how often each strikes: drawn from the seed.
-#
-# Most runs have a few classes active, as bugs hide behind combinations that a run with everything at once drowns; some
-# have all, some have none. Whether a class is active, and how often it strikes, depends on the run and on its name alone:
-# a class that is taken away, or one that is new, leaves the others as they were.
-
-_SHARES: Final = (0.0, 0.15, 0.3, 0.3, 0.3, 0.5, 1.0)
-"""Of the classes that are active in a run. One run in seven has no faults: what fails there needs none."""
-_INTERVALS: Final = (1.5, 4.0, 10.0)
-"""Mean seconds between two acts of one class, for runs of some 20 simulated seconds."""
-
-
-@attrs.frozen(kw_only=True)
-class FaultPlan:
-    """The faults of one run."""
-
-    active: Mapping[str, float]
-    """Class -> mean seconds between two of its acts (of no meaning for classes that hold for the whole run)."""
-    pace: float = 1.0
-    """Factor on every duration."""
-
-    @classmethod
-    def draw(cls, source: random.Random, without: Sequence[str] = (), pace: float = 1.0) -> FaultPlan:
-        """Draw all that is to be drawn.
-
-        Args:
-            source: of the run; drawn from twice, whatever there is to choose from.
-            without: classes that are never active.
-            pace: below 1 for runs that are shorter than the usual half a minute.
-        """
-        share, run = source.choice(_SHARES), source.getrandbits(64)
-        intervals: dict[str, float] = {}
-        for fault in CLASSES:
-            own = random.Random(f"{run} {fault.name}")
-            dice, interval = own.random(), own.choice(_INTERVALS) * fault.rarity * pace
-            active = share > 0.0 if fault.everywhere else dice < share
-            if active and fault.name not in without:
-                intervals[fault.name] = interval
-        return cls(active=intervals, pace=pace)
-
-    def narrowed(self, allows: Callable[[str], bool]) -> FaultPlan:
-        """The same without the classes that are not allowed."""
-        return attrs.evolve(self, active={name: mean for name, mean in self.active.items() if allows(name)})
-
-
 __all__ = ["LOSING", "LOST_MAX", "FaultPlan", "Nemesis"]
 
 LOST_MAX: Final = 1
@@ -79,7 +34,7 @@ _FIRST_SECONDS: Final = 3.0
 
 @attrs.define(eq=False)
 class Nemesis:
-    """See above. What the run is not allowed to have (`World.options`) is taken from the plan first."""
+    """Applies a `FaultPlan`, after removing the classes that `World.options` excludes."""
 
     world: World
     machines: Mapping[NodeId, Machine]
@@ -97,7 +52,7 @@ class Nemesis:
             self.crash_points.start()  # before the machines: some points lie in their very first start
 
     def prepare(self) -> None:
-        """What holds for the whole run, from now on. The machines exist by now."""
+        """Apply the faults that hold for the whole run. The machines must exist."""
         self.wounds = Wounds(self._random.sample(list(self.machines), min(LOST_MAX, len(self.machines))))
         for machine in self.machines.values():
             disks.calm(machine)
@@ -156,3 +111,49 @@ def _start_again(machine: Machine) -> None:
     if machine.running:
         machine.crash(power=False)
     machine.start()
+
+
+_SHARES: Final = (0.0, 0.15, 0.3, 0.3, 0.3, 0.5, 1.0)
+"""Shares of classes that are active in a run. One run in seven has no faults: what fails there
+needs none."""
+_INTERVALS: Final = (1.5, 4.0, 10.0)
+"""Mean seconds between two acts of one class, for runs of some 20 simulated seconds."""
+
+
+@attrs.frozen(kw_only=True)
+class FaultPlan:
+    """The classes of faults that strike in one run, and how often each does, drawn from the seed.
+
+    Most runs have a few active classes: bugs hide behind combinations that a run with everything
+    at once drowns. Some runs have all classes, some none. Whether a class is active, and how often
+    it strikes, depends only on the run and on its name, so a class that is added or removed leaves
+    the others as they were.
+    """
+
+    active: Mapping[str, float]
+    """Class -> mean seconds between two of its acts (of no meaning for classes that hold for the whole run)."""
+    pace: float = 1.0
+    """Factor on every duration."""
+
+    @classmethod
+    def draw(cls, source: random.Random, without: Sequence[str] = (), pace: float = 1.0) -> FaultPlan:
+        """Draw all that is to be drawn.
+
+        Args:
+            source: of the run; drawn from twice, whatever there is to choose from.
+            without: classes that are never active.
+            pace: below 1 for runs that are shorter than the usual half a minute.
+        """
+        share, run = source.choice(_SHARES), source.getrandbits(64)
+        intervals: dict[str, float] = {}
+        for fault in CLASSES:
+            own = random.Random(f"{run} {fault.name}")
+            dice, interval = own.random(), own.choice(_INTERVALS) * fault.rarity * pace
+            active = share > 0.0 if fault.everywhere else dice < share
+            if active and fault.name not in without:
+                intervals[fault.name] = interval
+        return cls(active=intervals, pace=pace)
+
+    def narrowed(self, allows: Callable[[str], bool]) -> FaultPlan:
+        """This plan without the classes that are not allowed."""
+        return attrs.evolve(self, active={name: mean for name, mean in self.active.items() if allows(name)})

@@ -1,6 +1,7 @@
 """Links that delay, lose, double, replay, reorder, clog and crawl, and partitions of every shape.
 
-What a partition loses is counted as "cut by" its class, so that each shape proves for itself that it has cut something.
+A message lost by a partition is counted as "cut by" its class, so that each shape proves that it
+has cut something.
 """
 
 from __future__ import annotations

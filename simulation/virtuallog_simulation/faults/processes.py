@@ -38,7 +38,7 @@ async def _down(stage: FaultContext, *, power: bool) -> None:
 
 
 async def _relaunch(stage: FaultContext) -> None:
-    """What was sent to the old life reaches the new one."""
+    """Restart a process so that messages to the old life reach the new one."""
     machine = stage.machine()
     if machine.running:
         stage.struck(machine)
@@ -67,7 +67,7 @@ async def _pause(stage: FaultContext) -> None:
 
 
 async def _pause_client(stage: FaultContext) -> None:
-    """It believes afterwards what was true before."""
+    """Pause a client, which afterwards still believes what was true before."""
     clients = stage.clients
     if clients:
         node = stage.random.choice(clients)
@@ -106,7 +106,8 @@ async def _lose_role(stage: FaultContext) -> None:
 
 
 async def _lose_database(stage: FaultContext) -> None:
-    """The log keeps all that it had, so nobody is hurt for good: the replica is made anew."""
+    """Lose the database of a node. The log keeps all that it had, so no data is lost for good: the
+    replica is made anew."""
     machine = stage.machines[stage.random.choice(stage.wounds.victims)]
     if not machine.wiped and machine.has(DATABASE):
         await _lose(stage, machine, DATABASE)

@@ -16,7 +16,7 @@ ELSEWHERE: Final = (
         everywhere=True,
     ),
 )
-"""Classes that the nemesis leaves to others: see `crash_points.py`."""
+"""Classes that other modules apply instead of the nemesis: see `crash_points.py`."""
 CLASSES: Final[tuple[FaultClass, ...]] = (
     *network.CLASSES,
     *streams.CLASSES,
@@ -28,10 +28,11 @@ CLASSES: Final[tuple[FaultClass, ...]] = (
 
 NAMES: Final[tuple[str, ...]] = tuple(fault.name for fault in CLASSES)
 LOSING: Final[tuple[str, ...]] = tuple(fault.name for fault in CLASSES if fault.loses)
-"""Those after which somebody has lost durable data."""
+"""Classes after which a machine has lost durable data."""
 
 
 def acts(counts: Mapping[str, int]) -> int:
-    """How often any class struck: a partition is one fault, the messages that it loses are none."""
+    """Count of strikes of all classes: a partition is one fault, the messages that it loses are
+    none."""
     struck = sum(counts.get(fault.name, 0) for fault in CLASSES if fault.act is not None)
     return struck + sum(count for name, count in counts.items() if name.startswith(COUNTED))

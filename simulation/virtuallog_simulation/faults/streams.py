@@ -1,6 +1,6 @@
 """Connections that break in the ways of TCP, in runs whose messages travel as bytes (`simulation/virtuallog_simulation/world/transport.py`).
 
-How streams are cut into pieces, how little they buffer and how soon they give up holds for a run and is drawn there.
+Segment sizes, buffers and timeouts of streams are drawn in `world/transport.py` and hold for a run.
 A power loss leaves half-open connections by itself.
 """
 

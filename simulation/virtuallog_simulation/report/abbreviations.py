@@ -15,12 +15,12 @@ from virtuallog_loglets.native.core import wave as waves
 from virtuallog_loglets.paxos.core import values
 
 _ITEMS_MAX: Final = 4
-"""Of a sequence; the others are counted."""
+"""Items shown of a sequence; the others are counted."""
 _BYTES_MAX: Final = 12
 """Shorter ones are shown: payloads of the workload are their number."""
 _DEPTH_MAX: Final = 3
 _NUMBER_LARGE, _NUMBER_DIGITS = 1 << 40, 6
-"""Drawn numbers that name something: their beginning tells them apart."""
+"""Drawn numbers that name something are cut to their beginning, which tells them apart."""
 
 
 def brief(value: Any, depth: int = 0) -> str:
@@ -88,7 +88,7 @@ def _checked(value: bytes) -> bytes:
 
 
 def _position(value: bytes) -> str:
-    """What a position of a paxos loglet holds."""
+    """Text for a record at a position of a paxos loglet."""
     kind = values.kind_of(value)
     match kind:
         case values.ValueKind.APPEND:

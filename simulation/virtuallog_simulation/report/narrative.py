@@ -1,7 +1,8 @@
 """Tells a history: the short story of a broken promise for a person, or all of it, or as JSON for a program.
 
-The short story is about the operations that prove the violation: what was asked and heard, the messages and durable
-writes in between, who died meanwhile. What it is told from is best recorded in detail (`recording.py`).
+The short story is about the operations that prove the violation: requests and answers, the messages
+and durable writes in between, and the deaths meanwhile. Runs recorded in detail give the best
+stories (`runs/message_record.py`).
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ from virtuallog_simulation.runs.message_record import Durable, Message
 from virtuallog_simulation.runs.runner import SeedReport
 
 EVENTS_MAX: Final = 42
-"""Of a short story. With the lines that say how many are left out it stays within about sixty."""
+"""Most events of a short story. With the lines that count omitted ones it stays within about sixty."""
 WIDTH_MAX: Final = 150
 _WHO_WIDTH: Final = 15
 _VERB_WIDTH: Final = 10
 _PENDING_MAX: Final = 8
 _LAST_EVENTS: Final = 20
-"""Told of a violation that no event proves: something that should have happened did not."""
+"""Events shown for a violation that no event proves: something that should have happened did not."""
 _PROOF, _FAULTS, _OWN_MESSAGES, _OTHER_REQUESTS, _DURABLE, _OTHER_OPERATIONS, _OTHER_MESSAGES = range(7)
-"""What is told first. `_OWN_MESSAGES`: of the client whose operation it is."""
+"""Ranks of events, the most important first. `_OWN_MESSAGES`: of the client whose operation it is."""
 _TOLD_MAX: Final = {_FAULTS: 8, _OWN_MESSAGES: 26, _OTHER_REQUESTS: 12, _DURABLE: 10, _OTHER_OPERATIONS: 6}
-"""How many of some at most, those near the proof first: an operation may have taken very long."""
+"""Most events of some ranks, those near the proof first: an operation may have taken very long."""
 _ON_THE_WAY: Final = ("delayed", "slowed", "clogged", "reordered", "duplicated", "replayed")
-"""What happens to a message that arrives all the same, so it is told again."""
+"""Fates of a message that arrives all the same, so it is shown again."""
 _NODE_OF_CLIENT: Final = re.compile(r"(\d+)(?:\.\d+)?$")
 """Clients are called "appender 1003", nodes "node 2.1"."""
 
@@ -42,7 +43,7 @@ LEGEND: Final = (
 
 
 def short_story(history: History, violation: Violation) -> list[str]:
-    """What concerns the violation, in the order in which it happened."""
+    """Events that concern the violation, in the order in which they happened."""
     return list(_Story(history, violation).lines())
 
 
@@ -114,9 +115,9 @@ class _Story:
     _words: _Words = attrs.field(init=False)
     _proof: set[int] = attrs.field(init=False)
     _operations: set[int] = attrs.field(init=False)
-    """Those that the proof is about."""
+    """Operations that the proof is about."""
     _spans: list[tuple[int, int, int | None]] = attrs.field(init=False)
-    """From when to when each of them took, as indices, and the node of its client, if it has one."""
+    """First and last index of each of them, and the node of its client, if it has one."""
     _segments: set[Any] = attrs.field(init=False)
     """Loglets that they are about; empty: the log as a whole."""
 
@@ -144,7 +145,7 @@ class _Story:
             previous = index
 
     def _waiting(self) -> Iterator[str]:
-        """What should have come to an end."""
+        """Operations that should have ended."""
         pending = self._words.pending()
         if pending:
             yield f"  still waiting at the end, of {len(pending)} operations:"
@@ -164,7 +165,7 @@ class _Story:
         return sorted(chosen | _single_gaps(chosen))
 
     def _ranked(self) -> Iterator[tuple[int, int, int]]:
-        """(rank, distance from the proof, index) of all events that may be told."""
+        """(rank, distance from the proof, index) of all events that may be shown."""
         first, last = min(start for start, _, _ in self._spans), max(stop for _, stop, _ in self._spans)
         for index in range(first, last + 1):
             rank = self._rank(index, self.history.events[index])
@@ -172,7 +173,7 @@ class _Story:
                 yield rank, min(abs(index - proof) for proof in self._proof), index
 
     def _rank(self, index: int, event: Event) -> int | None:
-        """How soon it is told; None: it concerns nobody."""
+        """Rank of an event; None if it is irrelevant."""
         if index in self._proof or _operation(event) in self._operations:
             return _PROOF
         clients = [client for start, stop, client in self._spans if start <= index <= stop]
@@ -212,7 +213,8 @@ class _Story:
 
 
 def _single_gaps(chosen: set[int]) -> set[int]:
-    """Events that stand alone between two that are told: to leave one out takes as much room as to tell it."""
+    """Events that are alone between two shown ones: leaving one out takes as much room as showing
+    it."""
     return {index + 1 for index in chosen if index + 1 not in chosen and index + 2 in chosen}
 
 

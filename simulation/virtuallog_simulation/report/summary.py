@@ -1,4 +1,5 @@
-"""What is kept of one seed, and of many: numbers only, so that a hundred thousand seeds fit into little memory."""
+"""Summaries of one seed and of many: numbers only, so that a hundred thousand seeds fit into little
+memory."""
 
 from __future__ import annotations
 
@@ -25,27 +26,28 @@ FAILURES_MAX: Final = 1000
 
 @attrs.frozen(kw_only=True)
 class SeedSummary:
-    """What a process tells of a seed: little, as the seed itself tells the rest."""
+    """Result of a seed that a worker process returns: little, as the seed itself reproduces the
+    rest."""
 
     scenario: str
     seed: int
     failed: tuple[str, ...] = ()
-    """What is wrong: names of the checks that found something, or what became of the process."""
+    """Names of the checks that found a violation, or the fate of the process."""
     died: bool = False
     """The process was lost, so nothing more is known of this seed."""
     counts: Counter[str] = attrs.field(factory=Counter)
     operations: int = 0
-    """What clients asked of the log; in a story without a log: of the loglet, or else of the register. The judge's own
-    are left out: they come when the faults are over."""
+    """Operations of clients on the log; in a story without a log, on the loglet or else on the
+    register. Without the judge's own, which come when the faults are over."""
     deliveries: int = 0
-    """What readers that follow the log were handed, unasked."""
+    """Entries handed to readers that follow the log."""
     reconfigurations: int = 0
     """Changes of the chain that were made and returned to who asked for them, the judge again left out."""
     faults: int = 0
-    """Times that a class of faults struck; a lost message is none, a partition is one."""
+    """Strikes of fault classes; a lost message is none, a partition is one."""
     simulated_seconds: float = 0.0
     demands: Mapping[str, float] = attrs.field(factory=dict)
-    """What was demanded once the faults were over -> simulated seconds until it was there."""
+    """Demand made once the faults were over -> simulated seconds until it was met."""
     trace: str = ""
     """Digest of all that happened, if it was asked for."""
 
@@ -86,7 +88,7 @@ class OperationCounts:
 
 
 def count(history: History) -> OperationCounts:
-    """What clients asked, at the highest level that this history has."""
+    """Count the operations of clients at the highest level that this history has."""
     levels = Counter[int]()
     changes: set[int] = set()
     deliveries = done = 0
@@ -104,7 +106,8 @@ def count(history: History) -> OperationCounts:
 
 
 def _is_delivery(event: Invoked, following: Event | None) -> bool:
-    """What a reader is handed stands in the history as a read that takes no time (`History.observed`)."""
+    """True for a delivery to a following reader, recorded as a read that takes no time
+    (`History.observed`)."""
     return (
         isinstance(event.action, LogRead)
         and isinstance(following, Returned)
@@ -146,9 +149,9 @@ class Totals:
     demands: dict[str, Distribution] = attrs.field(factory=dict)
     """Simulated seconds until each demand was met, of the seeds that made it."""
     counts: Counter[str] = attrs.field(factory=Counter)
-    """What took effect, and how often."""
+    """Faults and shapes that took effect, and how often."""
     seen_in: Counter[str] = attrs.field(factory=Counter)
-    """The same, and in how many seeds."""
+    """Faults and shapes that took effect, and in how many seeds."""
 
     def add(self, summary: SeedSummary) -> None:
         self.seeds += 1
@@ -171,7 +174,7 @@ class Soak:
     scenarios: Sequence[str]
     totals: dict[str, Totals] = attrs.field(init=False)
     failures: list[SeedSummary] = attrs.field(factory=list, init=False)
-    """At most `FAILURES_MAX`; the totals count all."""
+    """Failing seeds, at most `FAILURES_MAX`; the totals count all."""
     real_seconds: float = 0.0
     never_fired: dict[str, Sequence[str]] = attrs.field(factory=dict, init=False)
     """Scenario -> what should have happened in so many seeds, and did not."""

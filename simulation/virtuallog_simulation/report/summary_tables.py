@@ -20,11 +20,11 @@ from virtuallog_simulation.report.summary import Distribution, SeedSummary, Soak
 FAILURES_TOLD: Final = 20
 _SHARES: Final = {"p10": 0.1, "median": 0.5, "p90": 0.9}
 _LATE: Final = {"p50": 0.5, "p99": 0.99, "max": 1.0}
-"""Of times until something came: the slow ones tell."""
+"""Percentile shown of times until a demand was met: the slow ones matter."""
 _DEATH, _SHAPE = "crash at ", "did: "
-"""How the names of some counts begin."""
+"""Prefixes of the names of some counters."""
 _TRAFFIC: Final = ("requests", "replies")
-"""No faults; told apart."""
+"""Counters that are no faults; shown apart."""
 
 
 @attrs.frozen
@@ -79,7 +79,7 @@ def tables(soak: Soak) -> list[Table]:
 
 
 def _measures(totals: Totals) -> list[Sequence[str]]:
-    """What a scenario never does is left out."""
+    """Measures of a scenario, without those that it never has."""
     measured = {
         what: each.percentiles(*_SHARES.values()) for what, each in _measured(totals).items() if any(each.values)
     }
@@ -101,7 +101,7 @@ def _measured(totals: Totals) -> dict[str, Distribution]:
 
 
 def _progress(scenarios: Sequence[Totals]) -> list[Sequence[str]]:
-    """How long the judge waited for each of its demands."""
+    """Waiting times of the judge for each of its demands."""
     return [
         (what, f"{len(seconds.values):,}", *(f"{value:,.2f}" for value in seconds.percentiles(*_LATE.values())))
         for totals in scenarios
@@ -167,7 +167,7 @@ def as_markdown(soak: Soak, command: str) -> str:
 
 
 def as_json(soak: Soak, command: str) -> dict[str, Any]:
-    """The same for programs. A failing seed is replayed with the options of the command."""
+    """Summary for programs. A failing seed is replayed with the options of the command."""
     times, seeds = _together(list(soak.totals.values()))
     return {
         "command": command,

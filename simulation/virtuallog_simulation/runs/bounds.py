@@ -18,7 +18,7 @@ import attrs
 from virtuallog.contract.errors import OverloadedError, ReconfigurationNeededError
 
 SHARE: Final = 0.3
-"""Of the runs, in which bounds may be small."""
+"""Share of the runs in which bounds may be small."""
 SMALL: Final = 0.4
 """Share of the bounds that are small in such a run."""
 PREFIX: Final = "refused: "
@@ -34,11 +34,11 @@ class Bound:
     targets: tuple[str, ...]
     """Constants, "module:NAME"; also copies of one that other modules have imported."""
     small: tuple[int, ...]
-    """One of them is drawn. Not so small that a lone, patient client gets nowhere."""
+    """Small values, of which one is drawn; large enough that a lone, patient client succeeds."""
     says: str = ""
-    """Part of the reason of those whom it refuses; empty: nobody is, as it forgets."""
+    """Part of the reason of its refusals; empty if it refuses nothing, as it forgets."""
     scenarios: tuple[str, ...] = ()
-    """Where it may be small, if a batch of the others would never fit; empty: everywhere."""
+    """Scenarios in which it may be small, if a batch of the others would never fit; empty for all."""
 
     @property
     def counter(self) -> str:
@@ -112,7 +112,8 @@ def drawn(seed: int, scenario: str) -> Mapping[str, int]:
 
 
 def counting(counts: Counter[str]) -> Mapping[str, Any]:
-    """Patches that count who is refused, by bound. One that is told over a network of bytes counts on both sides."""
+    """Patches that count refusals by bound. A refusal that travels over a network of bytes counts
+    on both sides."""
     return {
         f"virtuallog.contract.errors:{error.__name__}.__init__": _counting(error.__init__, counts)
         for error in (OverloadedError, ReconfigurationNeededError)

@@ -1,8 +1,8 @@
-"""What a set of seeds must have been put through, before it may be said to have tested anything.
+"""Coverage demanded of a set of seeds, before it may be said to have tested anything.
 
-A fault that never took effect, a crash point that nobody died at, a shape of the workload that never came about: each is
-a hole in the net, and as bad as a broken promise. Which counters a scenario must show follows from the registries;
-what a scenario cannot have is told here, with its reason.
+A fault that never took effect, a crash point at which no process died, a shape of the workload that
+never came about: each is a hole in the net, and as bad as a broken promise. The counters that a
+scenario must show follow from the registries; exceptions are listed here, with their reasons.
 """
 
 from __future__ import annotations
@@ -47,46 +47,48 @@ from virtuallog_simulation.workload.required_shapes import (
 )
 
 _STORE: Final = ("store write error", "store sync error", "store read error", "store full", "store bit flipped")
-"""Of the small store of the MetaStore."""
+"""Faults of the small store of the MetaStore."""
 _FILES: Final = (
     "unsynced lost", "unsynced torn", "unsynced kept", "write error", "create error", "sync error", "read error",
     "disk full", "slow", "write stalled", "bit flipped",
 )  # fmt: skip
-"""Of the files that the WAL and the identity of a node are in."""
+"""Faults of the files that hold the WAL and the identity of a node."""
 _BETWEEN_NODES: Final = (
     "clogged", "slowed", "cut by isolate", "cut by halves", "cut by bridge", "cut by one way",
 )  # fmt: skip
 _OVER_STREAMS: Final = (
     "rpc over streams", "segments", "cut", "sent again", "half-open", "reset by peer", "connect refused", "connect unanswered",
 )  # fmt: skip
-"""Of the share of the seeds whose messages travel as bytes: see `virtuallog/testing/sim/tcp_connection.py`."""
+"""Faults of the seeds whose messages travel as bytes: see
+`virtuallog/testing/sim/tcp_connection.py`."""
 
 
 _ENSEMBLE: Final = (
     "zookeeper connection lost", "zookeeper lag", "zookeeper late request", "zookeeper unreachable",
 )  # fmt: skip
 _PLACE: Final = ("files refused", "file torn", "file damaged", "archive refused")
-"""Of the service where archives are."""
+"""Faults of the service that holds archives."""
 
 
 @attrs.frozen(kw_only=True)
 class Demand:
-    """What a scenario must show."""
+    """Counters that a scenario must show."""
 
     without_classes: tuple[str, ...] = ()
     without_counters: tuple[str, ...] = ()
     crash_areas: tuple[str, ...] | None = ()
-    """Of the crash points that processes must have died at; None: all."""
+    """Areas of the crash points at which processes must have died; None for all."""
     without_points: tuple[str, ...] = ()
     """Crash points of these areas that it does not get to."""
     shapes: tuple[str, ...] = ()
-    """What its workload must have brought about."""
+    """Shapes that its workload must have brought about."""
     looks: tuple[str, ...] = ()
-    """What the looks inside must have been able to compare: a check that has nothing to look at finds nothing."""
+    """Comparisons that the inside checks must have made: a check that has nothing to look at finds
+    nothing."""
     refused: tuple[str, ...] = ()
     """Bounds that are drawn small (`bounds.py`), and that must have refused a request."""
     over_streams: bool = False
-    """Whether some of its seeds must have run the whole RPC stack."""
+    """True if some of its seeds must have run the whole RPC stack."""
 
     def counters(self) -> Iterator[str]:
         for fault in CLASSES:
@@ -117,7 +119,7 @@ _OTHERS: Final = tuple(name for name in NAMES if name != LOST_STORE)
 _STREAMS: Final = tuple(fault.name for fault in streams.CLASSES)
 
 DEMANDS: Final[Mapping[str, Demand]] = {
-    # Nobody adds, drains or replaces nodes there: the two after it do. Nor are there paxos loglets.
+    # No operator adds, drains or replaces nodes there: the two after it do. Nor are there paxos loglets.
     "cluster": Demand(
         without_classes=(LOST_STORE, LOST_DATABASE),
         crash_areas=tuple(area for area in AREAS if area not in _ELSEWHERE),
@@ -150,7 +152,7 @@ DEMANDS: Final[Mapping[str, Demand]] = {
         without_classes=tuple(name for name in NAMES if name != LOST_DATABASE),
         looks=load.LOOKED,
     ),
-    # It stages its faults: what must have come about is told by its own counters.
+    # It stages its faults: its own counters show what must have come about.
     "comeback": Demand(without_classes=NAMES, looks=server_restarts.LOOKED),
     "belated": Demand(without_classes=NAMES, looks=late_copies.LOOKED),
     "leased": Demand(without_classes=NAMES, looks=leases.LOOKED),
@@ -177,7 +179,7 @@ DEMANDS: Final[Mapping[str, Demand]] = {
     "replaced": Demand(without_classes=NAMES, shapes=replacement.SHAPES),
     # What several operators do at once is drawn, and what they are refused.
     "operated": Demand(without_classes=NAMES, shapes=MANAGING, looks=(lag.LOOKED, rebuilt_copies.LOOKED)),
-    # Calls only. One loglet that cannot be replaced: who lost data is dead for good. No MetaStore. Nobody has time to roll over.
+    # Calls only. One loglet that cannot be replaced: who lost data is dead for good. No MetaStore. No WAL has time to roll over.
     "native": Demand(
         without_classes=(*LOSING, *_STREAMS, LOST_DATABASE),
         without_counters=(*_STORE, "create error"),
@@ -222,7 +224,8 @@ DEMANDS: Final[Mapping[str, Demand]] = {
         over_streams=True,
     ),
 }
-"""Of the scenarios that draw their faults. The others stage one danger each, and fail by themselves if they miss it."""
+"""Demands on the scenarios that draw their faults. The others stage one danger each, and fail by
+themselves if they miss it."""
 
 
 def never_fired(scenario: str, counts: Mapping[str, int]) -> list[str]:

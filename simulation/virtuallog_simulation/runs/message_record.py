@@ -1,4 +1,4 @@
-"""What a run that is to be told in detail writes down beside its history: each message, and what became durable where.
+"""Detailed record of a run beside its history: each message, and each durable write.
 
 It draws no random number and takes no time, so a run that is recorded is the same run.
 """
@@ -35,7 +35,7 @@ class Durable(Fault):
 
 
 def record(world: World) -> None:
-    """From now on."""
+    """Record messages and durable writes from now on."""
     events = world.history.events
 
     def on_message(what: str, source: NodeId, target: NodeId, content: object) -> None:

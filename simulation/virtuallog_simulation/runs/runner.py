@@ -31,7 +31,7 @@ _FRAMES_TOLD: Final = 4
 
 @attrs.frozen(kw_only=True)
 class SeedReport:
-    """What became of one seed."""
+    """Result of one seed."""
 
     scenario: str
     seed: int
@@ -43,7 +43,7 @@ class SeedReport:
     """Faults that took effect, by kind."""
     simulated_seconds: float
     demands: Mapping[str, float]
-    """What was demanded once the faults were over -> simulated seconds until it was there."""
+    """Demand made once the faults were over -> simulated seconds until it was met."""
 
     @property
     def replay(self) -> str:
@@ -70,9 +70,9 @@ def run_seed(
     Args:
         seed: decides everything.
         scenario: which story to tell.
-        patches: bugs to plant, see `patches.py`.
+        patches: bugs to plant, see `world/patches.py`.
         options: what the run is narrowed to.
-        messages: also write each message that travels, and what becomes durable, into the history (`recording.py`).
+        messages: also write each message that travels, and what becomes durable, into the history (`message_record.py`).
 
     Raises:
         InvalidSettingError: no such scenario.

@@ -31,7 +31,7 @@ def chosen_scenarios(names: Sequence[str]) -> tuple[Scenario, ...]:
 
 
 def resolved(options: Options) -> Options:
-    """The same with every name as it stands in the code; "one-way" may stand for "one way".
+    """The same names, spelled as in the code; "one-way" may stand for "one way".
 
     A name that nothing has is refused: a run without the fault that was meant would look like a good one.
 

@@ -135,5 +135,5 @@ DEFAULT: Final = "cluster"
 
 
 def _kit() -> tuple[Scenario, ...]:
-    """What the conformance kit tells of a provider: found by name, but no part of "all"."""
+    """Scenarios of the conformance kit: found by name, but not part of "all"."""
     return (*clauses.SCENARIOS, *faults.SCENARIOS, *chain.SCENARIOS)

@@ -1,6 +1,7 @@
-"""What acts are made of: a client of the log that records all it does, and what the clients of a run share.
+"""Base of client acts: a client of the log that records all it does, and the state shared by the
+clients of a run.
 
-It records and judges nothing; what comes of a run is for the checks to say.
+It records and judges nothing; the checks judge the run.
 """
 
 from __future__ import annotations
@@ -56,29 +57,30 @@ class Follower(Protocol):
 
     where: str
     position: LogPosition
-    """How far it has got."""
+    """First position not yet read."""
 
 
 @attrs.define(eq=False)
 class WorkloadContext:
-    """Shared by all clients of a run. What it knows only makes positions interesting; nobody relies on it."""
+    """State shared by all clients of a run. It only makes positions interesting; correctness never
+    depends on it."""
 
     cluster: Cluster
     plan: WorkloadPlan
     nursery: trio.Nursery
     """Outlives the workload: parked readers run here."""
     copies: WeakSealProvider | None = None
-    """Where copies of segments can be kept, if anywhere."""
+    """Provider for copies of segments; None if there is none."""
     swaps: Sequence[str] = ()
     """Kinds of loglets that operators put in each other's place, if there are several."""
     archives: Callable[[], ArchiveProvider] | None = None
-    """Where closed segments are archived, if anywhere."""
+    """Provider for archives of closed segments; None if there is none."""
     tail: int = 0
     """The highest one that any client has seen."""
     parked: list[Follower] = attrs.field(factory=list)
-    """By the end of the run they must have got as far as the tail."""
+    """Blocked readers; by the end of the run they must have reached the tail."""
     boundaries: list[int] = attrs.field(factory=list)
-    """Where segments begin or began, the newest last."""
+    """Positions where segments begin or began, the newest last."""
     _version: int = 0
 
     def saw_tail(self, tail: int) -> None:
@@ -101,9 +103,9 @@ class Actor:
     stage: WorkloadContext
     client: Client
     random: random.Random
-    """Of this act alone, so that an act does the same whatever became of those before it."""
+    """Randomness of this act alone, so that an act is the same whatever became of those before it."""
     name: str
-    """Of this act, short; no other has it."""
+    """Short name of this act, unique in the run."""
     _payloads: int = attrs.field(default=0, init=False)
 
     def did(self, shape: str) -> None:
@@ -118,7 +120,7 @@ class Actor:
 
     @property
     def chain(self) -> Chain:
-        """As far as the client knows it; it must have seen one."""
+        """Newest chain that the client knows; it must have seen one."""
         register = self.client.log.view.cached
         assert register is not None
         return register.chain
@@ -173,7 +175,8 @@ class Actor:
 
     @contextmanager
     def following(self, start: int) -> Iterator[None]:
-        """For as long as a tailing reader reads from `start` on. It may end by itself: at the end of a closed log."""
+        """Record a tailing reader that reads from `start` on, for the length of the block. The
+        reader ends by itself at the end of a closed log."""
         with self.record(LogFollow(start)) as returned:
             yield
             returned(None)
@@ -184,7 +187,7 @@ class Actor:
         world.history.observed(self.client.name, LogRead(placed.start, placed.stop), list(records(placed)))
 
     def observed_record(self, record: Record) -> None:
-        """The same, one by one."""
+        """Record observed entries one by one."""
         start, stop = (record.start, record.stop) if isinstance(record, Gap) else (record.position, record.position + 1)
         self.stage.cluster.world.history.observed(self.client.name, LogRead(start, stop), [record])
 
@@ -225,18 +228,18 @@ class Actor:
         return self.random.randint(0, self.stage.tail)
 
     def boundary(self) -> int:
-        """Where a segment begins."""
+        """Draw a position where a segment begins."""
         return self.random.choice(self.stage.boundaries or [0])
 
 
 def choose(source: random.Random, acts: Acts) -> Act:
-    """One of them, by weight."""
+    """Draw one item, by weight."""
     (chosen,) = source.choices([act for _, act in acts], [weight for weight, _ in acts])
     return chosen
 
 
 async def attempt(work: Awaitable[object]) -> bool:
-    """Whether it succeeded; errors are in the history."""
+    """Await an act; returns True if it succeeded. Errors are in the history."""
     with suppress(VirtualLogError):
         await work
         return True

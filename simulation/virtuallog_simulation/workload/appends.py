@@ -1,4 +1,4 @@
-"""How clients append: one entry, a batch, several at once, in a session of their own, at a tail that they expect."""
+"""Append acts: one entry, a batch, several at once, in a session of their own, at an expected tail."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def session(actor: Actor) -> None:
 
 
 async def conditional(actor: Actor) -> None:
-    """At the tail of this moment, or, to be refused, behind it or past it."""
+    """Append at the tail of this moment, or behind it or past it, to be refused."""
     aside = actor.random.choice((0, 0, 0, -1, 2))
     expected = max(0, await actor.check_tail() + aside)
     try:

@@ -1,7 +1,8 @@
-"""How operators move closed segments to where archives are, as `virtuallog archive` does: write, read back, put into the chain.
+"""Archive acts: operators write closed segments to an archive, read them back and put them into the
+chain, as `virtuallog archive` does.
 
-Whoever archives may die anywhere in between; somebody else then goes on with the same directory. The hot copy is released by
-the nodes, after a time that is short here.
+An operator may die anywhere in between; another one then goes on with the same directory. The nodes
+release the hot copy after a time that is short here.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _SIZES: Final[tuple[Mapping[str, int], ...]] = ({}, {"group_bytes": 300, "file_b
 
 
 async def archive(actor: Actor) -> None:
-    """Any closed segment; if there is none, one that is filled and closed for it."""
+    """Archive a closed segment; if there is none, fill and close one for it."""
     chosen = await _closed(actor)
     if not chosen:
         await actor.append(actor.random.randint(1, 5), actor.random.choice((0, 400)))
@@ -42,7 +43,7 @@ async def archive_the_start(actor: Actor) -> None:
 
 
 async def trim_an_archive(actor: Actor) -> None:
-    """In the middle of it, most often."""
+    """Trim an archive, mostly in the middle."""
     segments = (await actor.client.log.view.refresh()).chain.segments
     archives = [segment for segment in segments if segment.kind == KIND and segment.stop is not None]
     if archives:
@@ -59,7 +60,7 @@ async def _closed(actor: Actor) -> list[Segment]:
 
 
 async def _archive(actor: Actor, segment: Segment) -> bool:
-    """Whether the chain has an archive of it now."""
+    """Archive a segment; returns True if the chain has an archive of it now."""
     from virtuallog_loglets.archive.creation.archiver import Archiver  # needs Arrow, which only seeds with archives do
     from virtuallog_loglets.archive.creation.data_files import DataFileSizes
 

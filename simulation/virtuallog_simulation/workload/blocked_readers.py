@@ -21,23 +21,24 @@ SETTLE_SECONDS: Final = 0.05
 """A reader that has seen nothing new for so long, on a network without faults, is waiting."""
 RETRY_SECONDS: Final = 0.5
 PARKED_MAX: Final = 4
-"""Of one run: each of them is handed everything that comes after it."""
+"""Most blocked readers of one run: each receives everything that comes after it."""
 
 
 @attrs.define(eq=False)
 class ParkedReader:
-    """One of them."""
+    """A reader that waits for entries which are not there yet."""
 
     where: str
     position: LogPosition
-    """How far it has got."""
+    """First position not yet read."""
     knows: trio.Event = attrs.field(factory=trio.Event)
     """Set once it has seen the chain."""
     may_read: trio.Event = attrs.field(factory=trio.Event)
-    """To be set by whoever parked it."""
+    """Set by the act that has parked it."""
 
     async def run(self, stage: WorkloadContext) -> None:
-        """For ever, in as many lives as it takes: what is not to be had now, such as a log that is closed, may come."""
+        """Read for ever, in as many lives as it takes: entries of a log that is closed now may come
+        later."""
         while True:
             async with stage.cluster.client("parked") as client:
                 with suppress(VirtualLogError):
@@ -61,13 +62,13 @@ async def at_the_tail(actor: Actor) -> None:
 
 
 async def beyond_the_tail(actor: Actor) -> None:
-    """It may be woken by what it must not be shown."""
+    """Block beyond the tail; the reader may be woken by entries that it must not see."""
     parked = await _park(actor, "park beyond the tail", await actor.check_tail() + actor.random.randint(1, 5))
     actor.did(parked.where)
 
 
 async def below_the_trim_point(actor: Actor) -> None:
-    """What it waits for is gone: it must be told, not left waiting."""
+    """Read below the trim point: the reader must get an error, not wait."""
     effective = await actor.trim(actor.position())
     if effective > 0:
         parked = await _park(actor, "park below the trim point", actor.random.randrange(effective))
@@ -83,14 +84,14 @@ async def at_an_empty_segment(actor: Actor) -> None:
 
 
 async def at_a_sealed_loglet(actor: Actor) -> None:
-    """No successor is in sight, and whoever sealed it is gone."""
+    """Block at a sealed loglet without a successor, whose sealer is gone."""
     parked = await _park(actor, "park at a sealed loglet", await actor.check_tail())
     await chain_changes.seal_only(actor)
     actor.did(parked.where)
 
 
 async def at_a_replaced_loglet(actor: Actor) -> None:
-    """It begins to read with a chain in which the segment still has its former loglet."""
+    """Begin to read with a chain in which the segment still has its former loglet."""
     segment = await chain_changes.closed_segment(actor)
     if segment is None or actor.stage.copies is None:
         return
@@ -117,7 +118,7 @@ async def _park(actor: Actor, where: str, position: int, *, reads: bool = True) 
     try:
         await parked.knows.wait()
         await trio.sleep(SETTLE_SECONDS)
-    except BaseException:  # whoever parks it is gone: nobody else lets it read
+    except BaseException:  # the client that parked it is gone: no other lets it read
         parked.may_read.set()
         raise
     return parked

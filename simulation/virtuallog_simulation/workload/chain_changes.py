@@ -1,4 +1,4 @@
-"""How operators change the chain, in every way that there is, and how they leave it half changed."""
+"""Chain changes by operators, of every kind, and half-done ones."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ async def extend(actor: Actor, kind: str | None = None, settings: Mapping[str, s
 
 
 def _tell(actor: Actor, before: Chain, after: Chain) -> None:
-    """Count what has become of an extend. Somebody else's may lie in between: then it was made on top of that one."""
+    """Count the outcome of an extend. Another client's may lie in between: then it was made on top
+    of that one."""
     old, new = before.last, after.last
     actor.did("extend to the same kind" if old.kind == new.kind else "extend to another kind")
     if old.start == new.start:
@@ -80,14 +81,14 @@ async def extend_alike(actor: Actor) -> None:
 
 
 async def extend_otherwise(actor: Actor) -> None:
-    """To any kind, and with settings of its own if that has any."""
+    """Extend with any kind, and with settings of its own if the kind has any."""
     kinds = [kind for kind in sorted(actor.client.log.view.providers) if kind != ARCHIVE]
     kind = actor.random.choice(kinds)
     await extend(actor, kind, _settings(kind, actor.random, actor.stage.cluster.plan.nodes))
 
 
 def _settings(kind: str, source: random.Random, nodes: int) -> Mapping[str, str]:
-    """What an operator may ask for: nothing, other servers, another sequencer."""
+    """Draw settings that an operator may ask for: none, other servers, another sequencer."""
     numbers = [str(number) for number in range(1, nodes + 1)]
     if kind == "striped":
         return _stripes(source, numbers)
@@ -124,7 +125,7 @@ async def swap(actor: Actor) -> None:
 
 
 async def extend_often(actor: Actor) -> None:
-    """With nothing in between: most of these segments stay empty."""
+    """Extend several times in a row: most of these segments stay empty."""
     for _ in range(actor.random.randint(2, 4)):
         await extend(actor)
     actor.did("extend several times in a row")
@@ -147,7 +148,7 @@ async def race(actor: Actor) -> None:
 
 
 async def seal_only(actor: Actor) -> None:
-    """What a reconfigurer leaves that died after the first of its three steps."""
+    """Leave the state of a reconfigurer that died after the first of its three steps."""
     log = actor.client.log
     active = (await log.view.refresh()).chain.active
     if active is not None:
@@ -166,7 +167,7 @@ async def close_and_reopen(actor: Actor) -> None:
 
 
 async def truncate(actor: Actor) -> None:
-    """As a trim does it, by hand: first the loglet, then the chain."""
+    """Truncate as a trim does, by hand: first the loglet, then the chain."""
     log = actor.client.log
     segment = (await log.view.refresh()).chain.segments[0]
     if segment.stop is not None:
@@ -198,7 +199,8 @@ async def closed_segment(actor: Actor) -> Segment | None:
 
 
 async def copy_segment(actor: Actor, segment: Segment) -> bool:
-    """Copy a closed segment to somebody else's service and put the copy in its place; False: there is no service.
+    """Copy a closed segment to an external service and put the copy in its place. Returns False if
+    there is no service.
 
     The copy may begin at any offset of the new loglet; only the chain knows at which.
     """
@@ -249,6 +251,6 @@ SWAP_WEIGHT: Final = 10
 
 
 def acts(stage: WorkloadContext) -> Acts:
-    """What operators do in a run that has these kinds of loglets."""
+    """Acts of operators in a run that has these kinds of loglets."""
     swapping: Acts = ((SWAP_WEIGHT, swap),) if stage.swaps else ()
     return (*ACTS, *swapping)

@@ -1,8 +1,9 @@
 """Clients that do to the log what their plan says, while the nemesis does its worst.
 
-A client is a process: it lives for a while, may be killed in the middle of anything, and another one takes its place.
-Any act may be cancelled at any await. Lives, pauses and acts are drawn from sources of their own, named by client and
-number; so whatever becomes of one act, and however few of them a run is narrowed to, the others are the same.
+A client is a process: it lives for a while, may be killed in the middle of anything, and another
+one takes its place. Any act may be cancelled at any await. Lives, pauses and acts are drawn from
+sources of their own, named by client and number; so the others are the same whatever becomes of one
+act, and however few of them a narrowed run keeps.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class PlannedClient:
     """Among those of its role."""
     first_node: int
     acts: int
-    """To do."""
+    """Number of acts."""
     lives: int = 0
     done: int = 0
     """Acts that it has begun."""
@@ -62,7 +63,7 @@ class PlannedClient:
 
     @property
     def short_name(self) -> str:
-        """For payloads: the timeline of a failing seed shows short ones."""
+        """Short name for payloads: the timeline of a failing seed shows it."""
         return f"{self.role[0]}{self.number}"
 
 
@@ -112,7 +113,8 @@ async def _live(stage: WorkloadContext, part: PlannedClient, client: Client) -> 
 
 
 def _has_died() -> bool:
-    """Whether the client of this task is dead; it may also just be stopped, when the time of the workload is over."""
+    """True if the client of this task is dead; it may also just be stopped, when the time of the
+    workload is over."""
     process = executing()
     return process is not None and not process.alive
 

@@ -11,7 +11,7 @@ from virtuallog_simulation.workload.actor import Actor, Acts
 
 
 async def follow(actor: Actor) -> None:
-    """From a position of interest, for as long as a few acts of others take."""
+    """Follow the log from a position of interest, for as long as a few acts of others take."""
     with trio.move_on_after(actor.random.expovariate(1.0 / actor.stage.plan.pauses["tailer"])):
         await _follow(actor, LogPosition(actor.position()))
 

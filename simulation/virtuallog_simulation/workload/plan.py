@@ -1,4 +1,4 @@
-"""What a workload is made of: how many clients of which role, how much each does, how long they live.
+"""Plan of a workload: number of clients of each role, their acts, and the length of their lives.
 
 All is drawn from the seed. Every client spreads its acts over the same time, so appends, reads, trims and changes of the
 chain overlap from the beginning to the end of a run.
@@ -19,12 +19,12 @@ OPERATOR: Final = "operator"
 
 @attrs.frozen(kw_only=True)
 class WorkloadPlan:
-    """How much of what."""
+    """Amounts of a workload."""
 
     clients: Mapping[str, int]
-    """Of each role."""
+    """Clients of each role."""
     acts: Mapping[str, int]
-    """Of each client of a role; an act is one to about ten operations."""
+    """Acts of each client of a role; an act is one to about ten operations."""
     pauses: Mapping[str, float]
     """Mean seconds between two acts of a client."""
     patience_seconds: float
@@ -34,7 +34,7 @@ class WorkloadPlan:
     lifetime_seconds: float | None
     """Mean life of a client process; None: as long as its work takes."""
     close: bool
-    """Whether operators also close the log on purpose, and reopen it."""
+    """True if operators also close the log on purpose, and reopen it."""
 
     @classmethod
     def draw(cls, source: random.Random) -> WorkloadPlan:
@@ -67,14 +67,16 @@ class WorkloadPlan:
         )
 
     def narrowed(self, options: Options) -> WorkloadPlan:
-        """With fewer acts of each client; those that are left, and the pauses between them, stay as they were."""
+        """This plan with fewer acts of each client; the rest, and the pauses between them, stay as
+        they were."""
         if options.operations is None:
             return self
         return attrs.evolve(self, acts={role: min(count, options.operations) for role, count in self.acts.items()})
 
     def lighter(self, share: float) -> WorkloadPlan:
-        """With this share of the acts of each client, spread over as much time: for runs in which an act costs more. Of what
-        operators do, at least three quarters stay, as that is what such runs are about."""
+        """This plan with a share of the acts of each client, spread over as much time: for runs in
+        which an act costs more. At least three quarters of operators' acts stay, as such runs
+        are about them."""
         acts = {
             role: max(1, round(count * (max(share, 0.75) if role == OPERATOR else share)))
             for role, count in self.acts.items()

@@ -1,4 +1,5 @@
-"""How clients read: up to the tail, ranges, over the edges of segments, in small steps, and leaving off half-way."""
+"""Read acts: up to the tail, ranges, over the edges of segments, in small steps, and cancelled
+half-way."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from virtuallog.contract.types import LogPosition, PlacedBatch
 from virtuallog_simulation.workload.actor import READ_BYTES, Actor, Acts
 
 CALLS_MAX: Final = 6
-"""Of one act: a log that is read byte by byte from its beginning each time would leave no time for anything else."""
+"""Most calls of one act: reading a log byte by byte from its beginning each time would leave no
+time for anything else."""
 
 
 async def up_to_the_tail(actor: Actor) -> None:
@@ -38,7 +40,7 @@ async def in_small_steps(actor: Actor) -> None:
 
 
 async def over_segments(actor: Actor) -> None:
-    """From before the oldest boundary that is remembered to the tail."""
+    """Read from before the oldest remembered boundary to the tail."""
     tail, boundaries = await actor.check_tail(), sorted(actor.stage.boundaries)
     await _read(actor, max(0, min([tail, *boundaries]) - 1), tail, 1 << 20)
     if sum(boundary < tail for boundary in boundaries) >= 3:
@@ -68,7 +70,7 @@ async def leave_and_resume(actor: Actor) -> None:
 
 
 async def in_pieces(actor: Actor) -> None:
-    """As a job does: while a piece is worked on, the next one is on its way."""
+    """Read as a job does: the next piece is on its way while one is processed."""
     tail = await actor.check_tail()
     start = min(actor.position(), tail)
     stop = min(tail, start + actor.random.randint(1, 30))

@@ -1,4 +1,5 @@
-"""What clients do to a bare MetaStore: race for versions, change its members, come late, and die in between.
+"""Clients of a bare MetaStore: they race for versions, change its members, come late, and die in
+between.
 
 Cases 19 to 25 of our notes on Delos, section 11. A client is a process of some lives; each put draws from a source of its
 own, so a run that is narrowed to fewer of them leaves those that remain as they were.
@@ -26,20 +27,20 @@ NODES: Final = tuple(NodeId(number) for number in range(1, 6))
 FIRST_CLIENT: Final = 1000
 LIVES_MAX: Final = 100
 TRIES: Final = 5
-"""How often a put of unknown outcome is put again."""
+"""Retries of a put with an unknown outcome."""
 EQUAL: Final = b"equal"
-"""What several clients put at the same time: bytes do not tell whose put has won."""
+"""Equal value that several clients put at the same time: bytes do not show whose put has won."""
 
 
 @attrs.frozen(kw_only=True)
 class RegisterPlan:
-    """How much of what."""
+    """Amounts of a register workload."""
 
     members: tuple[NodeId, ...]
     """The first ones."""
     clients: int
     puts: int
-    """Of each client."""
+    """Puts of each client."""
     pause_seconds: float
     """Mean time between two puts of a client; 0 makes proposers duel."""
     moves: float
@@ -70,7 +71,7 @@ class RegisterPlan:
 
 @attrs.define(eq=False)
 class Register:
-    """What the clients of a run share."""
+    """State shared by the clients of a run."""
 
     world: World
     plan: RegisterPlan
@@ -78,7 +79,7 @@ class Register:
     nursery: trio.Nursery
     """Outlives the clients: killed members come back here."""
     _members: list[NodeId] = attrs.field(init=False)
-    """As somebody has put them last, as far as the clients have heard."""
+    """Members as last put, as far as the clients have heard."""
 
     def __attrs_post_init__(self) -> None:
         self._members = list(self.plan.members)

@@ -75,20 +75,20 @@ LIVING: Final = (
 KINDS: Final = ("native", "paxos", "striped", "zookeeper")
 """Kinds of loglets that take appends, and may be put in each other's place."""
 SWAPPING: Final = tuple(f"swap {one} for {other}" for one in KINDS for other in KINDS if one != other)
-"""Of runs whose chains may have several of them."""
+"""Shapes of runs whose chains may have several kinds."""
 
 STRIPING: Final = (
     "stripe over the same servers",
     "stripe over disjoint servers",
 )
-"""Of runs with striped loglets."""
+"""Shapes of runs with striped loglets."""
 
 ARCHIVING: Final = (
     "archive a segment",
     "archive the start of the log",
     "trim an archive",
 )
-"""Of runs with archives."""
+"""Shapes of runs with archives."""
 
 SHAPES: Final = (*APPENDING, *READING, *TAILING, *PARKING, *TRIMMING, *OPERATING, *LIVING)
 
@@ -100,7 +100,7 @@ REGISTERING: Final = (
     "walk forward from the first members",
     "retire former members",
 )
-"""Of runs of a bare MetaStore."""
+"""Shapes of runs of a bare MetaStore."""
 
 
 MANAGING: Final = (
@@ -125,7 +125,7 @@ MANAGING: Final = (
     "stop a drained node",
     "take a drained node back",
 )
-"""Of runs in which several operators change the nodes, with each refusal."""
+"""Shapes of runs in which several operators change the nodes, with each refusal."""
 
 
 _ALL: Final = frozenset((*SHAPES, *SWAPPING, *STRIPING, *ARCHIVING, *REGISTERING, *MANAGING))

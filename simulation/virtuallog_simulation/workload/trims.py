@@ -1,4 +1,4 @@
-"""How clients trim: at the edges of segments, near the tail and past it, and twice."""
+"""Trim acts: at the edges of segments, near the tail and past it, and twice."""
 
 from __future__ import annotations
 

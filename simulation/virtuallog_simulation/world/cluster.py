@@ -44,7 +44,7 @@ FIRST_CLIENT: Final = 1000
 
 SERVER_PATIENCE_SECONDS: Final = 1.5
 REBUILD_PATIENCE_SECONDS: Final = 2.0
-"""How long nodes wait before others take the place of one that has failed: short, as runs and their faults are."""
+"""Time before others replace a failed node; short, as runs and their faults are."""
 
 ProviderMaker: TypeAlias = Callable[[], LogletProvider]
 """A provider object serves at most one node, so each process makes its own."""
@@ -52,7 +52,7 @@ ProviderMaker: TypeAlias = Callable[[], LogletProvider]
 
 @attrs.frozen(kw_only=True)
 class ClusterPlan:
-    """What a cluster is made of."""
+    """Nodes, members and kinds of loglets of a cluster."""
 
     nodes: int
     members: int
@@ -66,14 +66,15 @@ class Client:
     """A client process."""
 
     name: str
-    """As it stands in the history."""
+    """Name of the process in the history."""
     log: VirtualLog
     random: random.Random
 
 
 @attrs.define(eq=False)
 class Cluster:
-    """See above. `start` begins the first life of every machine."""
+    """Simulated machines that run the product's nodes. `start` begins the first life of every
+    machine."""
 
     world: World
     plan: ClusterPlan
@@ -81,27 +82,28 @@ class Cluster:
     healing: str = DEFAULT
     """The policy of its nodes."""
     zookeeper: ZooKeeperSettings | None = None
-    """What its nodes serve clients of a database with, if at all."""
+    """Settings with which nodes serve ZooKeeper clients of a database; None if they do not."""
     protocol: Callable[[NodeId], int] = lambda node: 0
     """The newest version of the protocol that a node speaks, as its first config file says; 0: that of this program. An upgrade
     changes the file (`write_file`)."""
     origin: Origin | None = None
-    """What it goes on from, if it was restored."""
+    """Origin of a restored cluster; None if it was not restored."""
     on_node: Callable[[Node, MachinePorts, trio.Nursery], None] = lambda node, ports, nursery: None
-    """Told of each node before it runs, with its ports and a nursery that ends with it."""
+    """Called with each node before it runs, with its ports and a nursery that ends with the node."""
     kinds: Sequence[ProviderMaker] = attrs.field(init=False)
-    """Those of the plan that can be used: over byte streams not the ones without a wire form."""
+    """Kinds of the plan that can be used; over byte streams only those with a wire form."""
     machines: dict[NodeId, Machine] = attrs.field(factory=dict, init=False)
     products: dict[NodeId, Node] = attrs.field(factory=dict, init=False)
     """The present life of each node, or the last one of a node that is down: what checkers look into."""
     files: dict[NodeId, str] = attrs.field(factory=dict, init=False)
     """The config file of each node (`virtuallog_server.config.config_file`): what a life is started with. Written at the first start."""
     started: dict[NodeId, NodeConfig] = attrs.field(factory=dict, init=False)
-    """What the file of each node was written from."""
+    """Config from which the file of each node was written."""
     began: dict[NodeId, float] = attrs.field(factory=dict, init=False)
-    """When the present life of each node began."""
+    """Time at which the present life of each node began."""
     had_roles: dict[tuple[NodeId, bytes], frozenset[str]] = attrs.field(factory=dict, init=False)
-    """By node and data directory: roles that have answered in any life, as far as anybody has looked (`note_roles`)."""
+    """Roles that have answered in any life, by node and data directory, as recorded by
+    `note_roles`."""
     served: dict[NodeId, Mapping[str, LogletProvider]] = attrs.field(factory=dict, init=False)
     """The loglet providers of that life."""
     _clients: int = attrs.field(default=0, init=False)
@@ -174,7 +176,7 @@ class Cluster:
                 machine.began_anew(role, setback)
 
     def _forget_life(self, node: NodeId) -> None:
-        """Nobody may take the state of a former life for that of the present one."""
+        """Forget the state of a former life, which must not be taken for that of the present one."""
         self.served.pop(node, None)
         self.products.pop(node, None)
 
@@ -211,25 +213,26 @@ class Cluster:
             yield Client(who, log, environment.random)
 
     def retained_loglets(self, segment: Segment) -> RetainedLoglets | None:
-        """What its nodes keep for a segment."""
+        """Loglets that the nodes retain for a segment."""
         made = self._make_providers()
         compose(made)
         return retained_loglets(segment, made)
 
     async def wait_ready(self) -> None:
-        """Return once somebody has bootstrapped the register."""
+        """Return once a node has bootstrapped the register."""
         async with self.client("bootstrap") as client:
             while not await _bootstrapped(client.log):
                 await trio.sleep(0.1)
 
     async def wait_serving(self) -> None:
-        """Return once somebody has bootstrapped the register, and every node serves what it says: each may be planned onto."""
+        """Return once the register is bootstrapped and every node serves its roles, so that each
+        may be planned onto."""
         async with self.client("bootstrap") as client:
             while not (await _bootstrapped(client.log) and await _serving(client.log)):
                 await trio.sleep(0.1)
 
     async def _program(self, ports: MachinePorts) -> None:
-        """What a machine runs: what `virtuallog serve` runs, on simulated ports."""
+        """Program of a machine: the same as `virtuallog serve`, on simulated ports."""
         process = ports.process
         who = f"node {process.node}.{process.boot}"
         self.began[process.node] = self.world.now()
@@ -265,7 +268,7 @@ class Cluster:
         return self.origin
 
     def _read_file(self, node: NodeId) -> NodeConfig:
-        """As `serve --config` does."""
+        """Read the config file as `serve --config` does."""
         text, started = self.files[node], self.started[node]
         config = attrs.evolve(parse(NodeConfig, text, Path("node.toml")), data=started.data)
         if config != started:
@@ -307,7 +310,7 @@ async def _bootstrapped(log: VirtualLog) -> bool:
 
 
 async def _serving(log: VirtualLog) -> bool:
-    """Whether all nodes of the register do."""
+    """True if all nodes of the register serve."""
     try:
         register = await log.view.refresh()
     except UnavailableError:

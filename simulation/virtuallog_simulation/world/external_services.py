@@ -1,4 +1,4 @@
-"""Somebody else's services, on which loglets live that are not copies on the cluster's own nodes.
+"""External services, on which loglets live that are not copies on the cluster's own nodes.
 
     weak-seal   two servers, for entries and for seals
     zookeeper   an ensemble (`virtuallog.testing.sim.zookeeper`)
@@ -41,13 +41,13 @@ ENTRIES: Final = NodeId(901)
 SEAL: Final = NodeId(902)
 FILES: Final = NodeId(903)
 NOBODY: Final = NodeId(0)
-"""For faults of the ensemble, which is not one of the simulated servers."""
+"""Node number for faults of the ensemble, which is not one of the simulated servers."""
 ZOOKEEPER: Final = "zookeeper"
 ARCHIVE: Final = "archive"
 SERVERS: Final = {WEAK_SEAL: (ENTRIES, SEAL), ARCHIVE: (FILES,)}
-"""By the kind that lives on them."""
+"""Servers of an external service, by the kind that lives on them."""
 FAULTS: Final = ("service pause", "service cut off", "slow service")
-"""Of those servers: their names, as they are counted."""
+"""Names under which faults of those servers are counted."""
 FILES_FAULTS: Final = ("files refused", "files damaged")
 ZOOKEEPER_FAULTS: Final = ("zookeeper gone", "zookeeper breaks", "zookeeper lags")
 SLOWNESS: Final = 50.0
@@ -59,11 +59,11 @@ _INTERVALS: Final = (0.7, 2.0, 5.0)
 
 @attrs.define(eq=False)
 class ServiceProvider(WeakSealProvider):
-    """Tells the history what a copy of a segment was filled with: nobody ever appends to it."""
+    """Records in the history with what a copy of a segment was filled; clients never append to it."""
 
     _history: History
     _copies: dict[bytes, Sequence[Placed]]
-    """By config; of all processes."""
+    """Copies of all processes, by config."""
     _told: set[SegmentId]
     """The copies that the history knows of. It is opened by another id as well before the chain has it, to be looked at."""
 
@@ -83,7 +83,7 @@ class ServiceProvider(WeakSealProvider):
 
 
 def _made_by(segment: SegmentId, item: Placed) -> Iterator[LogletAppend | LogletTrim]:
-    """What could have made a loglet hold this."""
+    """Actions that can have made a loglet hold these entries."""
     if isinstance(item, PlacedBatch):
         yield LogletAppend(segment, item.batch)
     elif item.kind is GapKind.TRIMMED:
@@ -91,7 +91,7 @@ def _made_by(segment: SegmentId, item: Placed) -> Iterator[LogletAppend | Loglet
 
 
 class _CopiedError(Exception):
-    """Nobody acknowledged it."""
+    """Stands for the missing acknowledgement of copied entries."""
 
 
 @attrs.define(eq=False)
@@ -117,7 +117,7 @@ class ExternalServices:
     # -- kinds of loglets, for one process ----------------------------------------------------------------------------
 
     def provider(self) -> ServiceProvider:
-        """Of kind weak-seal."""
+        """Provider of kind weak-seal."""
         return ServiceProvider(ENTRIES, SEAL, self.world.history, self._copies, self._told)
 
     def zookeeper_provider(self) -> ZooKeeperProvider:
@@ -129,7 +129,7 @@ class ExternalServices:
     # -- life ---------------------------------------------------------------------------------------------------------
 
     def start(self, nodes: Sequence[NodeId]) -> None:
-        """It is there before the cluster of these nodes is."""
+        """Start the service, before the cluster of these nodes starts."""
         self._nodes = nodes
         served: dict[NodeId, Handlers] = {
             ENTRIES: EntriesServer().handlers, SEAL: SealServer().handlers, FILES: self.files.handlers
@@ -151,7 +151,7 @@ class ExternalServices:
                 await _ACTS[name](self, server, rest)
 
     def stop(self) -> None:
-        """After `run` was cancelled. The network is healed by whoever heals all of it."""
+        """Clean up after `run` was cancelled. The caller heals the network."""
         self.zookeeper.faults = ZooKeeperFaults()
         self.files.refusing = self.files.torn = self.files.damaging = 0.0
         for process in self._servers.values():
@@ -165,7 +165,7 @@ class ExternalServices:
         self._servers[server].resume()
 
     async def cut_off(self, server: NodeId, seconds: float) -> None:
-        """From the nodes, not from clients."""
+        """Cut the service off from the nodes, not from clients."""
         links = self._links(server)
         for link in links:
             link.cut("service cut off: lost")
@@ -174,7 +174,7 @@ class ExternalServices:
             link.mend("service cut off: lost")
 
     async def slow(self, server: NodeId, seconds: float) -> None:
-        """For the nodes."""
+        """Slow the service down for the nodes."""
         links = self._links(server)
         for link in links:
             link.slowness = SLOWNESS
@@ -189,13 +189,13 @@ class ExternalServices:
         self.files.refusing = self.files.torn = 0.0
 
     async def damage(self, server: NodeId, seconds: float) -> None:
-        """On their way to the service, not on its disks: whoever reads a file back sees it."""
+        """Damage files on their way to the service, not on its disks: a reader of the file sees it."""
         self.files.damaging = 0.5
         await trio.sleep(seconds)
         self.files.damaging = 0.0
 
     async def gone(self, server: NodeId, seconds: float) -> None:
-        """Nobody reaches the ensemble."""
+        """Make the ensemble unreachable."""
         await self._troubled(ZooKeeperFaults(reachable=False), seconds)
 
     async def break_off(self, server: NodeId, seconds: float) -> None:

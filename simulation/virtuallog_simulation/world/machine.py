@@ -46,20 +46,6 @@ from virtuallog_simulation.world.stop_reasons import (
 from virtuallog_simulation.world.store_disk import SimulatedDirectory, StoreDisk
 from virtuallog_simulation.world.world import World
 
-# FOLDED from virtuallog_simulation.world.tally: Counts of a part that also count for the whole: of one machine, and of its world.
-
-
-class Tally(Counter[str]):
-    """Add to it by `tally[name] += 1` or `tally += counter`; `update` would pass the whole by."""
-
-    def __init__(self, whole: Counter[str]) -> None:
-        super().__init__()
-        self._whole = whole
-
-    def __setitem__(self, name: str, count: int) -> None:
-        self._whole[name] += count - self[name]
-        super().__setitem__(name, count)
-
 
 class Listen(Protocol):
     """`identity`: who the node says it is, to those who ask. `guard` decides about appends of clients."""
@@ -71,7 +57,7 @@ class Listen(Protocol):
 
 @attrs.frozen(kw_only=True)
 class MachinePorts:
-    """What a program on a machine is given."""
+    """Ports that a program on a machine receives."""
 
     process: Process
     services: Services
@@ -82,11 +68,11 @@ class MachinePorts:
     listen: Listen
     """Calls from other machines reach these handlers from now on."""
     learn: Callable[[Register], None]
-    """Told of each newer register, to learn from it where nodes are, and who."""
+    """Called with each newer register, to learn the addresses and identities of nodes."""
     stores_present: Collection[tuple[str, str]]
-    """Of which anything is on its disks now, by folder and role."""
+    """Stores that have any content on the disks now, by folder and role."""
     who_is_at: Callable[[tuple[str, ...]], Awaitable[Identity]]
-    """Who answers at these addresses."""
+    """Returns the identity of the process at these addresses."""
 
 
 Program: TypeAlias = Callable[[MachinePorts], Awaitable[None]]
@@ -104,7 +90,7 @@ class Disks:
 
 @attrs.define(eq=False)
 class Machine:
-    """See above. `program` is what its process runs."""
+    """One simulated machine. `program` is what its process runs."""
 
     world: World
     node: NodeId
@@ -127,7 +113,8 @@ class Machine:
     _told: set[tuple[int, str]] = attrs.field(factory=set, init=False)
     """Parts that have stopped, by the life."""
     _boots: int = attrs.field(default=0, init=False)
-    """Never set back, not even when disks are replaced: it also names sources of randomness, and lives in the history."""
+    """Boot number of the last life. Never set back, not even when disks are replaced: it also names
+    sources of randomness, and is in the history."""
     _scope: trio.CancelScope | None = attrs.field(default=None, init=False)
     _disks: dict[str, Disk] = attrs.field(factory=dict, init=False)
     _key_values: dict[str, SimulatedKeyValuesDisk] = attrs.field(factory=dict, init=False)
@@ -206,7 +193,7 @@ class Machine:
         return True
 
     def has(self, store: str) -> bool:
-        """Whether there is anything in a store."""
+        """True if a store has any content."""
         if store in self._stores:
             return bool(self._stores[store].content.pairs)
         if store in self._disks:
@@ -279,7 +266,7 @@ class Machine:
             self.world.violations.extend(began_anew_for_a_reason(self.world.history, who, error, self.counts))
 
     def disk(self, name: str) -> Disk | None:
-        """For who looks inside; None if no process ever opened it."""
+        """Disk of this name, for inspection; None if no process ever opened it."""
         return self._disks.get(name)
 
     def key_values(self, name: str) -> SimulatedKeyValuesDisk | None:
@@ -356,7 +343,7 @@ class Machine:
 
     @property
     def clock(self) -> SimulatedClock:
-        """Of the present life."""
+        """Clock of the present life."""
         assert self._clock is not None
         return self._clock
 
@@ -381,7 +368,7 @@ class _MachineClock:
 
 
 def _explained(error: BaseException, *classes: type[BaseException]) -> bool:
-    """Whether the error, or everything in a group of errors, is of these classes."""
+    """True if the error, or every leaf of an exception group, is of these classes."""
     if isinstance(error, BaseExceptionGroup):
         return all(_explained(inner, *classes) for inner in error.exceptions)
     return isinstance(error, classes)
@@ -392,3 +379,18 @@ def _reason(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+class Tally(Counter[str]):
+    """Counts of one machine that also count for its world.
+
+    Use `tally[name] += 1` or `tally += counter`; `update` bypasses the counts of the world.
+    """
+
+    def __init__(self, whole: Counter[str]) -> None:
+        super().__init__()
+        self._whole = whole
+
+    def __setitem__(self, name: str, count: int) -> None:
+        self._whole[name] += count - self[name]
+        super().__setitem__(name, count)

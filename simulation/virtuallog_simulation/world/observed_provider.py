@@ -1,8 +1,9 @@
-"""Providers whose clients are recorded (`virtuallog.testing.checker.recorders`): what the product asks of loglets and the MetaStore.
+"""Providers whose clients are recorded (`virtuallog.testing.checker.recorders`): the calls of the
+product to loglets and the MetaStore.
 
-A provider that is observed can do all that it could: whoever asks what it offers on top of `LogletProvider` finds that here,
-and nothing more. Composite kinds open the loglets below them through observed providers too, so that each of these stands in
-the history as a loglet of its own.
+An observed provider offers exactly the optional methods of the provider it wraps. Composite kinds
+open the loglets below them through observed providers too, so each of those is in the history as a
+loglet of its own.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class ObservedProvider:
 
 
 class _Observing(Protocol):
-    """What the parts below have in common: the provider that is observed, and where."""
+    """Common state of the parts below: the observed provider, and where it is observed."""
 
     _provider: Any
     _history: History
@@ -167,7 +168,8 @@ _OFFERS: Final[Mapping[type, type]] = {
     SupportsTimedRelease: _Releasing,
     SupportsExternalRelease: _Elsewhere,
 }
-"""What a provider may offer on top of `LogletProvider`, and who passes it on. What contains another one stands before it."""
+"""Optional protocols beyond `LogletProvider`, with the class that forwards each. A protocol that
+contains another one comes before it."""
 
 
 def origin(provider: LogletProvider, segment: SegmentId, config: bytes) -> SegmentId:
@@ -185,7 +187,8 @@ def origin(provider: LogletProvider, segment: SegmentId, config: bytes) -> Segme
 
 
 def is_moved(provider: LogletProvider, config: bytes) -> bool:
-    """True for a config that `ReplicatedProvider.move` made: it names the loglet, whatever the id of its segment.
+    """True for a config made by `ReplicatedProvider.move`: it names the loglet, independent of the
+    id of its segment.
 
     The id alone does not tell: a part of a composite loglet keeps its own when all of it is moved.
     """
@@ -199,7 +202,8 @@ def observed(provider: LogletProvider, history: History, who: str) -> LogletProv
 
 
 def all_observed(providers: Mapping[str, LogletProvider], history: History, who: str) -> Mapping[str, LogletProvider]:
-    """The same of all providers of a process; composite ones among them open what they consist of through observed ones."""
+    """Observed versions of all providers of a process; composite ones open their parts through
+    observed ones."""
     found = {kind: observed(provider, history, who) for kind, provider in providers.items()}
     for provider in providers.values():
         if isinstance(provider, CompositeProvider):

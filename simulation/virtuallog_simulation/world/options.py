@@ -1,7 +1,7 @@
-"""What a run is narrowed to, by hand or by the search for a smaller run that still fails.
+"""Options that narrow a run, set by hand or by the search for a smaller run that still fails.
 
-Options take away and never add: whatever remains is drawn from the seed as if nothing had been taken away, as every
-fault class and every client has a source of randomness of its own.
+Options remove and never add: the rest is drawn from the seed as if nothing had been removed, as
+every fault class and every client has a source of randomness of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Options:
     seconds: float | None = None
     """Most simulated seconds of load and faults."""
     transport: str | None = None
-    """How processes reach each other, in stories that can do either: "calls" or "streams"."""
+    """Transport between processes, in stories that support both: "calls" or "streams"."""
 
     def allows_fault(self, name: str) -> bool:
         return self.faults is None or name in self.faults
@@ -32,7 +32,7 @@ class Options:
 
     @property
     def arguments(self) -> str:
-        """The same on the command line of `virtuallog simulate`."""
+        """These options as arguments of `virtuallog simulate`."""
         told = {
             "--faults": None if self.faults is None else ",".join(map(cli_word, self.faults)) or "none",
             "--loglets": None if self.loglets is None else ",".join(map(cli_word, self.loglets)),

@@ -1,4 +1,4 @@
-"""What is run for a seed."""
+"""A scenario: a named story that one seed runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from virtuallog_simulation.world.world import World
 
 @attrs.frozen(kw_only=True)
 class Scenario:
-    """A story told to a fresh world. It ends by running its checks (`World.check`)."""
+    """A story that plays in a fresh world and ends by running its checks (`World.check`)."""
 
     name: str
     about: str
@@ -19,6 +19,7 @@ class Scenario:
     limit_seconds: float
     """Simulated time after which the story is stuck, which is a violation by itself."""
     needs: str = ""
-    """Module that the story imports, and that only an extra brings; empty if there is none."""
+    """Module that the story imports and that only an extra installs; empty if there is none."""
     draws_bounds: bool = True
-    """Whether bounds of the product may be small (`virtuallog_simulation.runs.bounds`). Not where a story tells what must happen after each step."""
+    """True if bounds of the product may be small (`virtuallog_simulation.runs.bounds`). False where
+    a story says what must happen after each step."""

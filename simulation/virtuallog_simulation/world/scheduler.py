@@ -1,11 +1,12 @@
 """Runs an async function on trio so that the seed decides everything: the order of tasks, and time.
 
-This is the only module that knows the private names on which determinism rests (trio 0.35). Trio shuffles each batch of
-runnable tasks with `_r`, and puts the batch into a fixed order first only if `_ALLOW_DETERMINISTIC_SCHEDULING` is set;
-`GLOBAL_RUN_CONTEXT` tells who waits for idleness, which comes before a jump in time. Measured with 5 nodes and many
-equal deadlines, 20 runs of one seed: without the flag 20 different histories, with it 1. What still breaks determinism,
-and is therefore banned from simulated code: threads, and iteration over sets of anything but integers. Garbage
-collection would; it waits until the run is over.
+This is the only module that knows the private names on which determinism rests (trio 0.35). Trio
+shuffles each batch of runnable tasks with `_r`, and orders the batch first only if
+`_ALLOW_DETERMINISTIC_SCHEDULING` is set. `GLOBAL_RUN_CONTEXT` shows which tasks wait for idleness,
+which comes before a jump in time. Measured with 5 nodes and many equal deadlines, 20 runs of one
+seed: 20 different histories without the flag, 1 with it. Threads, and iteration over sets of
+anything but integers, still break determinism; they are banned from simulated code. Garbage
+collection would break it too; it waits until the run is over.
 """
 
 from __future__ import annotations
@@ -53,9 +54,10 @@ def _seeded_scheduler(seed: int) -> Iterator[None]:
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """When the collector runs depends on all that the process did before; what it ends (a generator that nobody holds
-    any more) would end at that moment. Reference counting alone is the same in every run. It is also faster: a run
-    makes few cycles, and is short."""
+    """Disable garbage collection for a run. The collector's timing depends on all that the process
+    did before, and what it ends (an unreferenced generator) would end at that moment. Reference
+    counting alone is the same in every run. It is also faster: a run makes few cycles, and is
+    short."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -66,7 +68,8 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 def _idle_watch() -> Callable[[], bool]:
-    """Tells, inside a run, whether somebody is in `trio.testing.wait_all_tasks_blocked`."""
+    """Return a function that tells, inside a run, if a task is in
+    `trio.testing.wait_all_tasks_blocked`."""
     context = getattr(_trio_internals(), _CONTEXT)
     return lambda: bool(context.runner.waiting_for_idle)
 

@@ -1,7 +1,7 @@
-"""Why a node, or a role of one, stopped for good: there are few good reasons.  Pure.
+"""Reasons for which a node, or a role of one, stopped for good: there are few good ones.
 
-A disk that failed, filled up, rotted or was replaced is one. All else looks like one at best: a node that stops is no
-danger to anybody, so no other check would notice.
+A disk that failed, filled up, rotted or was replaced is a reason. Anything else at best looks like
+one. No other check would notice, as a stopped node endangers nothing.
 """
 
 from __future__ import annotations
@@ -22,19 +22,21 @@ from virtuallog.testing.checker.history import History
 from virtuallog.testing.checker.violation import Violation
 
 ROT: Final = ("bit flipped", "store bit flipped")
-"""Counted where a disk that cannot be read is nobody's fault: of files, and of key-value stores."""
+"""Counter of unreadable disks that are not the product's fault: of files, and of key-value stores."""
 STORE_LOST: Final = "store gone"
 """Counted where the directory of a store is deleted: its role is refused for good, unless it recovers it from others."""
 BEGAN_ANEW: Final = "role begun anew"
 """Counted each time that the judge sees one."""
 HALF_IMPORTED: Final = "import cut short"
-"""Counted where a node is started on a directory whose register is of another cluster than its identity (`virtuallog_server.storage.register_import`)."""
+"""Counter of nodes started on a directory whose register is of another cluster than its identity
+(`virtuallog_server.storage.register_import`)."""
 _FAILED: Final = (
     "write error", "create error", "sync error", "read error", "disk full",
     "store write error", "store sync error", "store read error", "store full",
 )  # fmt: skip
 _UNREADABLE: Final = (CorruptionError, MalformedError)
-"""Of rot. A flipped bit of a magic number makes it the file of somebody else."""
+"""Error texts that rot explains. A flipped bit of a magic number makes the file that of another
+program."""
 
 
 def stopped_for_a_reason(
@@ -69,7 +71,7 @@ def began_anew_for_a_reason(
 
 
 def refuses_rot(error: BaseException, happened: Collection[str]) -> bool:
-    """Whether a flipped bit was noticed, as far as one can tell."""
+    """True if a flipped bit was noticed, as far as one can tell."""
     return isinstance(error, _UNREADABLE) and not set(happened).isdisjoint(ROT)
 
 

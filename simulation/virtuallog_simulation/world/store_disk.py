@@ -42,9 +42,9 @@ from virtuallog_database.testing.memory_store import MemoryDisk, SortedPairs
 Changes: TypeAlias = Mapping[bytes, bytes | None]
 _PAIR: Final = struct.Struct("<II")
 FILES: Final = 3
-"""Of a checkpoint, if it has as many pairs: so that one can be fetched by halves."""
+"""Files of a checkpoint, if it has as many pairs, so that one can be fetched by halves."""
 RESTORED: Final = "store restored"
-"""Counted when somebody else's checkpoint has taken the place of a store."""
+"""Counter of stores replaced by another replica's checkpoint."""
 FLUSH_SECONDS: Final = 0.1
 """Longest on a good disk."""
 _TORN: Final = 0.3
@@ -52,7 +52,8 @@ _TORN: Final = 0.3
 
 
 def digest_of(key: bytes, value: bytes | None) -> int:
-    """Of one pair; 0 where there is none. That of a store is all of them, XORed: the same however they came about."""
+    """Digest of one pair; 0 if there is none. The digest of a store is the XOR of all of them,
+    independent of their order."""
     if value is None:
         return 0
     return int.from_bytes(hashlib.blake2b(key + b"\0" + value, digest_size=8).digest(), "little")
@@ -60,7 +61,8 @@ def digest_of(key: bytes, value: bytes | None) -> int:
 
 @attrs.define(eq=False)
 class StoreDisk(MemoryDisk):
-    """What survives a crash, and the faults to inject. Their counters are those of `virtuallog.testing.sim.key_values`."""
+    """Content that survives a crash, and the faults to inject. Their counters are those of
+    `virtuallog.testing.sim.key_values`."""
 
     random: Random = attrs.field(factory=Random)
     faults: DiskFaults = attrs.field(factory=DiskFaults)
@@ -72,9 +74,9 @@ class StoreDisk(MemoryDisk):
     checkpoints: dict[str, dict[str, bytes]] = attrs.field(factory=dict, init=False)
     staged: dict[str, bytearray] = attrs.field(factory=dict, init=False)
     rotten: set[bytes] = attrs.field(factory=set, init=False)
-    """Keys whose values cannot be read any more."""
+    """Keys with unreadable values."""
     digest: int = attrs.field(default=0, init=False)
-    """Of what is to be seen now."""
+    """Digest of the visible content."""
 
     def write(self, changes: Changes, dropped: Sequence[Span]) -> None:
         super().write(changes, dropped)
@@ -91,7 +93,7 @@ class StoreDisk(MemoryDisk):
 
     @property
     def former(self) -> SortedPairs:
-        """What was to be seen before the last write; only within `on_write`."""
+        """Visible value before the last write; valid only within `on_write`."""
         pairs = dict(self.content.pairs)
         for key, value in self._undo[-1].items():
             if value is None:
@@ -149,12 +151,12 @@ class StoreDisk(MemoryDisk):
         return False
 
     def duration_seconds(self) -> float:
-        """How long the next flush takes: it writes some files, and syncs each."""
+        """Simulated duration of the next flush: it writes some files, and syncs each."""
         shortest, longest = self.faults.write_seconds
         return self.random.uniform(0.0, FLUSH_SECONDS) + FILES * self.random.uniform(shortest, longest)
 
     def full_digest(self) -> int:
-        """What `digest` must be."""
+        """Digest computed anew; `digest` must equal it."""
         digest = 0
         for key, value in self.content.pairs.items():
             digest ^= digest_of(key, value)
@@ -163,13 +165,13 @@ class StoreDisk(MemoryDisk):
 
 @attrs.define(eq=False)
 class _Life:
-    """What everything that one life has opened has in common: once something has failed, all of it has."""
+    """State shared by all that one life has opened: once one part has failed, all have."""
 
     disk: StoreDisk
     process: Process
     clock: Clock
     failure: VirtualLogError | None = None
-    """Raised by every further use, like RocksDB's store does: who saw it first may have been somebody who only read."""
+    """Raised by every further use, as RocksDB's store does: the first to see it may only have read."""
 
     def check(self) -> None:
         self.process.check()
@@ -365,7 +367,8 @@ class SimulatedStaging:
 
 
 def checkpoint_of(pairs: Mapping[bytes, bytes]) -> dict[str, tuple[bytes, int]]:
-    """The files of a checkpoint of a store with these pairs, each with its checksum: what somebody else may have made of one."""
+    """Files of a checkpoint of a store with these pairs, each with its checksum: a checkpoint that
+    another replica may have made."""
     return {name: (content, crc32c(content)) for name, content in _files_of(pairs).items()}
 
 
@@ -382,7 +385,8 @@ def _files_of(pairs: Mapping[bytes, bytes]) -> dict[str, bytes]:
 
 
 def _noted(content: bytes) -> int:
-    """The checksum of the file as it was when it was taken: what its end says of its body tells, whatever has rotted since."""
+    """Checksum of the file when it was taken: its end vouches for its body, whatever has rotted
+    since."""
     body = content[:-4]
     return crc32c(content) if crc32c(body) == int.from_bytes(content[-4:], "little") else 0
 

@@ -1,11 +1,12 @@
-"""How the processes of a world reach each other: by simulated calls, or by the whole RPC stack over byte streams.
+"""Transports between the processes of a world: simulated calls, or the whole RPC stack over byte
+streams.
 
     Calls      requests and replies travel as they are: what most seeds use, as it costs a third
     Streams    the product's own RpcServices and RpcServer, wired as `virtuallog_server.process.process` and `virtuallog.connect` do it,
                over `virtuallog.testing.sim.tcp_network`
 
-A story that can do either says so with `draw`. Only kinds of loglets whose requests have a wire form can take part in a
-run over streams.
+A story that supports both says so with `draw`. Only kinds of loglets whose requests have a wire
+form can take part in a run over streams.
 """
 
 from __future__ import annotations
@@ -40,17 +41,17 @@ from virtuallog.testing.sim.tcp_network import SimulatedConnection, SimulatedTcp
 from virtuallog_server.node.identity_fence import ANSWER_SECONDS
 
 STREAMS_SHARE: Final = 0.12
-"""Of the seeds. A run over streams takes two to three times as long."""
+"""Share of the seeds that run over streams, which takes two to three times as long."""
 STREAMS: Final = "streams"
 CALLS: Final = "calls"
 
 FIRST_PORT: Final = 7000
 ELSEWHERE: Final = 100
-"""From here on machines are numbered that are nodes for the second time. Fewer than this are nodes."""
+"""First number of machines that run a node for the second time. All nodes have smaller numbers."""
 
 
 class Transport(Protocol):
-    """What a world offers to its processes."""
+    """Interface of a world's transport to its processes."""
 
     def attach(
         self, process: Process, clock: SimulatedClock, source: random.Random
@@ -65,8 +66,8 @@ class Transport(Protocol):
         identity: Callable[[], Identity] | None = None,
         guard: AppendPermission = allow,
     ) -> None:
-        """From now on calls to the process reach `handlers`. It must be attached; `identity` says who it is, `guard` decides about
-        appends of clients."""
+        """Deliver calls to the process to `handlers` from now on. The process must be attached;
+        `identity` returns its identity, `guard` decides about appends of clients."""
         ...
 
     def learn(self, node: NodeId, register: Register) -> None:
@@ -74,11 +75,13 @@ class Transport(Protocol):
         ...
 
     def expect(self, node: NodeId, cluster: bytes) -> None:
-        """The process on this node means nobody but nodes of this cluster, if it is not empty."""
+        """Make the process on this node accept only nodes of this cluster; an empty cluster id
+        accepts all."""
         ...
 
     async def who_is_at(self, node: NodeId, addresses: tuple[str, ...]) -> Identity:
-        """Who answers to the process on this machine at these addresses. Raises UnavailableError: nobody, or there are no addresses."""
+        """Identity of the process that answers this machine at these addresses. Raises
+        UnavailableError if none answers, or if there are no addresses."""
         ...
 
     def end(self, process: Process, *, power: bool) -> None:
@@ -90,24 +93,25 @@ class Transport(Protocol):
         ...
 
     def carries(self, provider: LogletProvider) -> bool:
-        """Whether loglets of this kind can be used."""
+        """True if loglets of this kind can be used."""
         ...
 
     @property
     def connections(self) -> Sequence[SimulatedConnection]:
-        """What could be stalled or cut now, the oldest first."""
+        """Connections that can be stalled or cut now, the oldest first."""
         ...
 
 
 @attrs.frozen
 class Calls:
-    """See above."""
+    """Transport by simulated calls."""
 
     _network: SimulatedNetwork
     _interfaces: Sequence[Interface] = ()
-    """Which say who may call what."""
+    """Interfaces that say which role may call what."""
     owners: dict[NodeId, Principal] = attrs.field(factory=dict)
-    """Of certificates, by the nodes of their processes. Any other caller may call everything."""
+    """Owners of certificates, by the nodes of their processes. Any other caller may call
+    everything."""
 
     @asynccontextmanager
     async def attach(self, process: Process, clock: SimulatedClock, source: random.Random) -> AsyncIterator[Services]:
@@ -164,20 +168,20 @@ class _Attached:
     book: AddressBook
     services: RpcServices
     handlers: dict[type[Request[Any]], Handler]
-    """Of its own node, once it listens: a node calls itself through its own services."""
+    """Handlers of its own node, once it listens: a node calls itself through its own services."""
     identity: Callable[[], Identity]
 
 
 @attrs.define
 class Streams:
-    """See above."""
+    """Transport by the RPC stack over byte streams."""
 
     network: SimulatedNetwork
     streams: SimulatedTcpNetwork
     interfaces: Sequence[Interface]
     """The wire form of all requests."""
     seeds: Sequence[NodeAddress]
-    """Where everybody looks for the nodes before there is a register."""
+    """Addresses at which processes look for the nodes before there is a register."""
     _attached: dict[NodeId, _Attached] = attrs.field(factory=dict, init=False)
 
     @asynccontextmanager
@@ -200,7 +204,7 @@ class Streams:
             nursery.cancel_scope.cancel()
 
     def _identity(self, process: Process) -> Identity:
-        """As of now: a process says who it is when it listens."""
+        """Identity as of now: a process gives it when it listens."""
         return self._attached[process.node].identity()
 
     def listen(
@@ -246,12 +250,12 @@ def elsewhere(node: NodeId) -> NodeId:
 
 
 def node_on(machine: NodeId) -> NodeId:
-    """Which node a machine is."""
+    """Number of the node on a machine."""
     return NodeId(machine - ELSEWHERE) if ELSEWHERE < machine < 2 * ELSEWHERE else machine
 
 
 def address_of(node: NodeId) -> str:
-    """Where the process on a machine listens."""
+    """Address at which the process on a machine listens."""
     return f"127.0.0.1:{FIRST_PORT + node}"
 
 
@@ -262,7 +266,7 @@ def node_at(address: str) -> NodeId:
 
 
 def seeds_of(nodes: Iterable[NodeId]) -> tuple[NodeAddress, ...]:
-    """What a cluster file says of them."""
+    """Seed addresses of nodes, as a cluster file lists them."""
     return tuple(NodeAddress(id=node, address=address_of(node)) for node in nodes)
 
 
@@ -280,7 +284,7 @@ def draw(
         source_for: a source of randomness for each purpose.
         wanted: `CALLS` or `STREAMS`; None: as the seed draws it.
         interfaces: the wire form of all requests.
-        nodes: everybody who may listen.
+        nodes: all nodes that may listen.
     """
     source = source_for("transport")
     drawn = STREAMS if source.random() < STREAMS_SHARE else CALLS
@@ -293,7 +297,7 @@ def draw(
 
 
 def _draw_quality(source: random.Random) -> StreamQuality:
-    """How streams behave in a run."""
+    """Draw the behaviour of streams in a run."""
     return StreamQuality(
         cut=source.choice((0.0, 0.02, 0.2)),
         read_bytes_max=source.choice((1 << 20, 1 << 20, 300)),
@@ -303,5 +307,5 @@ def _draw_quality(source: random.Random) -> StreamQuality:
 
 
 def _nameless(process: Process) -> Identity:
-    """Who a process is that has no data directory."""
+    """Identity of a process that has no data directory."""
     return Identity(cluster=b"", node=process.node, store_id=b"", boot=process.boot, software="simulated")

@@ -32,20 +32,21 @@ from virtuallog_simulation.world.store_disk import StoreDisk
 from virtuallog_simulation.world.transport import Calls, Transport
 
 EPOCH_SECONDS = 1_700_000_000.0
-"""What a wall clock without error shows at true time 0."""
+"""Reading of a wall clock without error at true time 0."""
 
 
 _CURRENT: Final[ContextVar[World]] = ContextVar("world")
 
 
 def current_world() -> World:
-    """The world that this task, and whoever started it, lives in: for what is made without being told of one."""
+    """World of this task, inherited from the task that started it; for objects that are made
+    without a world argument."""
     return _CURRENT.get()
 
 
 @attrs.frozen
 class ClockErrors:
-    """How wrong clocks may be."""
+    """Bounds of the errors of clocks."""
 
     drift: float = 0.0
     """A clock runs at a rate between 1 - drift and 1 + drift."""
@@ -59,37 +60,38 @@ class World:
 
     seed: int
     nursery: trio.Nursery
-    """Of the world itself: what runs here outlives every process."""
+    """Nursery of the world itself: tasks here outlive every process."""
     timeline: Timeline
     network: SimulatedNetwork
     transport: Transport = attrs.field(init=False)
-    """How processes reach each other over that network: by calls, unless `draw_transport` says otherwise."""
+    """Transport over that network: by calls, unless `draw_transport` says otherwise."""
     history: History
     options: Options = attrs.field(factory=Options)
-    """What the run is narrowed to."""
+    """Options that narrow the run."""
     counts: Counter[str] = attrs.field(factory=Counter)
     """Faults that took effect, the network's left out."""
     clock_errors: ClockErrors = attrs.field(factory=ClockErrors)
     clients: dict[NodeId, Process] = attrs.field(factory=dict)
     """Client processes that live now."""
     passes: Counter[str] = attrs.field(factory=Counter)
-    """How often processes got to each crash point."""
+    """Passes of processes at each crash point."""
     on_crash_point: Callable[[Process, CrashPoint], None] = lambda process, point: None
     """Called each time; may let the process die there."""
     on_durable: Callable[[NodeId, str, str], None] | None = None
-    """Told of what becomes durable: (node, disk, what). For the timeline of a failing seed."""
+    """Called with what becomes durable: (node, disk, what). For the timeline of a failing seed."""
     on_stored: Callable[[NodeId, str, Mapping[bytes, bytes | None]], None] | None = None
     """Given what becomes durable in key-value stores: (node, store, pairs and deletions). For who looks inside."""
     on_lost: Callable[[NodeId, str], None] = lambda node, store: None
-    """Told that a key-value store was emptied from outside."""
+    """Called when a key-value store was emptied from outside."""
     on_store_open: Callable[[NodeId, StoreDisk], None] = lambda node, disk: None
     """Shown each store of a database when it is opened."""
     on_store_write: Callable[[NodeId, StoreDisk, Mapping[bytes, bytes | None]], None] = lambda node, disk, changes: None
     """Shown it after each write, with what was written."""
     demands: dict[str, float] = attrs.field(factory=dict)
-    """What was demanded once the faults were over -> simulated seconds until it was there; the longest, if more than once."""
+    """Demand made once the faults were over -> simulated seconds until it was met; the longest, if
+    made more than once."""
     violations: list[Violation] = attrs.field(factory=list)
-    """What the story has found wrong."""
+    """Violations found by the story itself."""
     _clock_random: random.Random = attrs.field(factory=random.Random)
 
     def __attrs_post_init__(self) -> None:
@@ -100,7 +102,7 @@ class World:
 
         Args:
             interfaces: the wire form of all requests.
-            nodes: everybody who may listen.
+            nodes: all nodes that may listen.
         """
         self.transport = transport.draw(self.network, self.random, self.options.transport, interfaces, nodes)
         if not isinstance(self.transport, Calls):
@@ -124,7 +126,7 @@ class World:
         self.demands[what] = max(seconds, self.demands.get(what, 0.0))
 
     def reached(self, point: CrashPoint) -> None:
-        """Somebody has got to a crash point. The dead do not get any further."""
+        """Called when a process gets to a crash point. Dead processes do not get any further."""
         process = executing()
         if process is not None:
             process.check()
@@ -132,7 +134,7 @@ class World:
             self.on_crash_point(process, point)
 
     def disk_watch(self, node: NodeId, disk: str) -> Callable[[str], None]:
-        """For a disk to tell what it has made durable."""
+        """Callback for a disk to report what it has made durable."""
 
         def watch(what: str) -> None:
             if self.on_durable is not None:
@@ -165,8 +167,8 @@ class World:
     async def client(self, node: NodeId, lifetime_seconds: float | None = None) -> AsyncIterator[Environment]:
         """The ports of a client process, which lives as long as the context, or dies after `lifetime_seconds`.
 
-        Its death is abrupt (see `process.py`); the context then ends without an error. That somebody else has died is no
-        excuse: what a port of another life raises is passed on.
+        Its death is abrupt (see `process.py`); the context then ends without an error. Errors that
+        a port of another life raises are passed on.
         """
         process = self.clients[node] = Process(node)
         clock = self.clock(process)

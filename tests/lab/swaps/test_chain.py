@@ -27,7 +27,7 @@ CHAIN = (
 """Behind the first segment: on what the log goes on, and whether anything is appended there. The chain drops a segment that is
 closed where it starts, so ten stay."""
 ENTRIES = 40
-"""Of each segment, at least."""
+"""Least entries of each segment."""
 LOOK = 5
 """So many entries are read behind each trim."""
 PATIENCE_SECONDS = 240.0
@@ -130,7 +130,8 @@ async def read_up_to(log: VirtualLog, tail: int) -> dict[int, bytes]:
 
 
 def cuts(starts: list[int], places: list[int]) -> list[int]:
-    """Where to trim: at each edge of the chain, one below and one behind it, and in the middle of each segment; ascending."""
+    """Trim positions: each edge of the chain, one below and one behind it, and the middle of each
+    segment; ascending."""
     edges = sorted({*starts[1:], places[-1]})
     near = {edge + by for edge in edges for by in (-1, 0, 1)}
     middles = {(low + high) // 2 for low, high in pairwise(starts)}

@@ -57,7 +57,7 @@ children_as_they_should = Tree.get_children
 
 @mutant(Execution.check, scenario="rights", found_by=MODEL)
 def deletes_need_no_right(self: Execution, path: str, znode: Znode, permission: int) -> tuple[Acl, ...]:
-    """Of all commands this one alone does not look at the parent's ACL."""
+    """This command alone does not look at the parent's ACL."""
     if permission == DELETE:
         return self.acl_of(path, znode)
     return checked_as_it_should(self, path, znode, permission)
@@ -141,7 +141,7 @@ def one_znode_more_than_the_quota(
 
 @mutant(quotas.deleted, scenario="rights", found_by=MODEL)
 def deleted_znodes_count_for_the_quota(execution: Execution, path: str, znode: Znode) -> None:
-    """What is gone still takes room."""
+    """Deleted znodes still take room."""
     if path.startswith(quotas._BELOW_QUOTA) and path.endswith(quotas.LIMITS):
         execution.counters().limits -= 1
 
@@ -202,7 +202,7 @@ def watches_tell_what_may_not_be_read(self: Watches, change: Change, zxid: int, 
 
 @mutant(Watches.fire, scenario="rights", published=CVE, found_by=WATCHES)
 def the_parents_acl_decides_about_its_children(self: Watches, change: Change, zxid: int, rights: Rights) -> None:
-    """Who may list the children is told of each, whatever its own ACL says."""
+    """A client that may list the children is told of each, also of those whose own ACL forbids it."""
     fired_as_it_should(self, change, zxid, (rights[1], rights[1]))
 
 

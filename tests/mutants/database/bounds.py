@@ -31,7 +31,7 @@ looked_up_as_it_should = Tree._znode
 
 @mutant(Execution.finish, scenario="burden", found_by=WORK, published="audit of 69fede5, 1")
 def a_parent_is_written_with_its_data(self: Execution) -> None:
-    """What stands apart is read and put again whenever the record of its znode is."""
+    """Data stored apart is read and put again whenever the record of its znode is."""
     for path, znode in self._znodes.items():
         if znode is not None and isinstance(znode.data, SeparateRecord):
             znode.data = self.data(path, znode)

@@ -86,7 +86,7 @@ def ephemerals_outlive_their_session(execution: Execution, id_: int) -> None:
 def writes_behind_a_read_are_not_held(
     self: Pipeline, start: Callable[[PendingReply], None], size: int, after: Callable[[], None] = lambda: None
 ) -> None:
-    """What waits to be read is read when they have been applied."""
+    """Waiting reads are served when later writes have been applied."""
     turn = PendingReply(size, after=after)
     self.held_bytes += size
     self._turns.append(turn)
@@ -189,14 +189,14 @@ async def what_is_applied_counts_as_durable(self: Snapshotter, replica: AppliedP
 
 @mutant(view.allowed, scenario="zelos", options=CALM, found_by=["trims leave what is needed"])
 def trims_to_the_newest_snapshot(state: StoreReader) -> LogPosition:
-    """Of any replica, and not of all."""
+    """The newest snapshot of any replica counts, not the oldest of all."""
     needed = [member.durable for member in view.members(state).values()]
     return max(needed, default=LogPosition(0))
 
 
 @mutant(ViewTrackingEngine._hand_down, scenario="zelos", options=CALM, found_by=["trims leave what is needed"])
 def trims_to_its_own_snapshot(self: ViewTrackingEngine) -> None:
-    """What the others need is not asked."""
+    """The needs of the other replicas are ignored."""
     self.below.set_trim_prefix(min(self._above, self._durable))
 
 

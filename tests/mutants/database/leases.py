@@ -98,7 +98,7 @@ class _Unlimited(_Reliance):
 
 @mutant(LeaseEngine.confirm, scenario="leased", published=ARGUMENT, found_by=READS)
 async def reads_beside_the_holder_do_not_wait_for_it(self: LeaseEngine) -> None:
-    """What they show, the holder may not have applied."""
+    """The holder may not have applied the state that they show."""
 
 
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(found for found in list(globals().values()) if isinstance(found, Mutant))

@@ -118,7 +118,8 @@ def gaps_in_the_order_are_let_up(
 def who_gives_up_proposes_the_same_again(
     self: PendingProposals, incarnation: bytes, error: VirtualLogError
 ) -> list[tuple[Done, VirtualLogError]]:
-    """What was told to be of unknown outcome is proposed once more, as a part of the next incarnation."""
+    """An entry that was reported with an unknown outcome is proposed once more, as a part of the
+    next incarnation."""
     kept = [attrs.evolve(each, sequence=number, done=lambda _: None) for number, each in enumerate(self.pending)]
     told = abandoned_as_it_should(self, incarnation, error)
     self.pending, self._next_sequence, self._lost = deque(kept), len(kept), bool(kept)

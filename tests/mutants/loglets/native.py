@@ -158,7 +158,7 @@ def wave_stored_behind_a_hole(self: LiveLoglet, wave: object) -> bool:
 def answer_of_an_earlier_round_counts(
     self: NativeTailCheck, round_number: int, server: NodeId, state: NativeState
 ) -> list[TailEffect]:
-    """What a server said before it was asked to seal stands for what it would say now that it is sealed."""
+    """A server's answer from before it was asked to seal stands for its answer when sealed."""
     state = attrs.evolve(state, sealed=state.sealed or self.phase is _Phase.SEALING)
     return answered_in_time(self, self.round, server, state)
 

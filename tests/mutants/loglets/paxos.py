@@ -52,7 +52,7 @@ sealed = Coordinator.seal_log
 founded = open_store_incarnation
 
 TWO_VALUES: Final = ["one decision per position", "decided is kept", "one value per number", "no unexpected error"]
-"""What comes of two values for one position: on the disks, or as a replica that refuses to go on."""
+"""Consequences of two values for one position: on the disks, or as a replica that refuses to go on."""
 DOUBLE: Final = [
     "one batch per sequence",
     "one batch per place",
@@ -139,7 +139,7 @@ def tail_of_what_may_be_undecided(standings: Sequence[Standing], quorum: int) ->
     found_by=TWO_VALUES,
 )
 def coordinator_goes_on_with_the_number_of_another(self: Coordinator, rejection: Rejected) -> list[CoordinatorEffect]:
-    """What was refused is written again, with the number that was in the way."""
+    """A refused batch is written again, with the number that was in the way."""
     reign = self.reign
     flight = None if reign is None else reign.writing.flight
     if reign is None or flight is None:
@@ -164,7 +164,7 @@ def coordinator_writes_before_it_has_filled(
 
 @mutant(_recall, used_in=coordinator_module, scenario="duel", found_by=DOUBLE)
 def sessions_forgotten_at_a_failover(digest: SessionDigest, now_ms: int) -> SessionTable:
-    """Who leads next knows nothing of the batches that are in the log."""
+    """The next leader knows nothing of the batches that are in the log."""
     return SessionTable()
 
 

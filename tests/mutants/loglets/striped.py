@@ -26,7 +26,7 @@ step_taken = AppendBarrier._take_step
 read_runs = _runs
 
 TOO_EARLY: Final = ["loglet tails move forward", "loglet appends follow the tail", "acknowledged below the stop"]
-"""What comes of an acknowledgement, or of a tail, that does not know of a hole below."""
+"""Consequences of an acknowledgement, or of a tail, that does not know of a hole below."""
 _INVENTED: Final = SessionId(b"filled by nobody")
 
 

@@ -109,7 +109,8 @@ def one_segment_too_many_dropped(self: WriteAheadLog, address: Address) -> None:
     found_by=["progress", "followers reach the tail", "acknowledged is readable"],
 )
 def index_without_the_last_wave(self: DurableLogs, sequence: int) -> bytes:
-    """Of each loglet, the index of a segment lacks the last wave in it, and stands for the segment at the next start."""
+    """The index of a segment lacks the last wave of each loglet in it, and stands for the segment
+    at the next start."""
     first, stop = address_of(sequence, 0), address_of(sequence + 1, 0)
     parts = {segment: loglet.waves.part(first, stop) for segment, loglet in self.loglets.items()}
     for part in parts.values():

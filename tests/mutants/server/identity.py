@@ -106,7 +106,7 @@ def drain_that_leaves_closed_segments(self: ClusterState, node: NodeId) -> Seque
     ],
 )
 def open_connection_to_a_directory_that_was_given_up(self: NodeLink, now: float) -> RpcSession:
-    """Who is there is checked when a connection is opened, and never again."""
+    """Identity is checked when a connection is opened, and never again."""
     return self._session or self._start(self._resolve(self.node), now)
 
 

@@ -77,7 +77,7 @@ def copied_list_of_peers_proves_the_address(listen: str, peers: Iterable[tuple[i
 
 @mutant(Stores.is_lost, scenario="hollow", within=10, found_by=["lost store stays out", *TWO_VALUES, *STALE])
 def lost_store_is_founded_anew(self: Stores, kind: str, role: str) -> bool:
-    """What is not there was never there."""
+    """A missing store is taken for one that never existed."""
     return False
 
 

@@ -23,9 +23,9 @@ from virtuallog_loglets.native.messages import (
 )
 
 STEPS: Final = 150
-"""Of one life of a LogServer: by then it has long been of use."""
+"""Steps of one life of a LogServer: by then it has long been of use."""
 ENTRIES: Final = 20
-"""Of one sequencer."""
+"""Entries of one sequencer."""
 
 _steps: Final[WeakKeyDictionary[LogServer, Counter[str]]] = WeakKeyDictionary()
 step_as_it_should = LogServer.step

@@ -48,7 +48,7 @@ async def frozen_reader(self: Reader, segment: Segment) -> None:
     found_by=["followers go on"],
 )
 async def reader_that_skips_an_entry_at_a_boundary(self: Reader) -> AsyncGenerator[Placed, None]:
-    """Where a segment ends, the reader goes on one position too far."""
+    """At the end of a segment the reader goes on one position too far."""
     while self._stop is None or self.position < self._stop:
         try:
             limit = await self.wait_readable()

@@ -48,7 +48,7 @@ def full_queue_ends_the_role(
 
 @mutant(SessionTable._known, scenario="retired", found_by=TWICE, within=200)
 def retired_session_is_taken_for_a_new_one(self: SessionTable, name: SessionId) -> _Session | None:
-    """Where idle sessions go on is remembered, and not looked up."""
+    """The next numbers of idle sessions are remembered, and not looked up."""
     return self._sessions.get(name)
 
 
@@ -138,7 +138,8 @@ def refusals_need_no_confirmed_lead(self: LeaderTerm, offer: OfferedBatch) -> li
 def answer_to_an_earlier_question_confirms(
     self: LeaderTerm, node: NodeId, number: int, standing: Standing
 ) -> list[CoordinatorEffect]:
-    """Which question a standing answers is not looked at: one that was sent before a rival was elected counts for later callers."""
+    """The question of an answer is not looked at: an answer to one that was sent before a rival was
+    elected counts for later callers."""
     confirmation = self._pending_reads.confirmation
     if confirmation is None:
         return []

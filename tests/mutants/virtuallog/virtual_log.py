@@ -67,7 +67,8 @@ def roll_forward_with_another_stop_than_the_sealed_tail(self: Reconfiguration, e
     found_by=["chain is gapless", "boundaries come from sealed tails", "no unexpected error"],
 )
 def loser_builds_on_the_winner_without_a_seal(self: Reconfiguration, found: Register) -> Effect:
-    """Who lost the race puts its change on top of what won, with the stop that it had read before."""
+    """The loser of the race puts its change on top of the winner's, with the stop that it had read
+    before."""
     self.register = found
     self._stop = found.chain.last.start
     return self._propose()
@@ -104,7 +105,8 @@ async def chain_put_without_an_expected_version(
     found_by=["entries in order and once"],
 )
 async def appended_again_without_looking(self: Appender, left: Segment, chain: Chain) -> list[PlacedBatch]:
-    """What was in flight when the loglet was sealed is sent to the successor, without a search of the sealed range."""
+    """Batches in flight when the loglet was sealed are sent to the successor, without a search of
+    the sealed range."""
     return []
 
 

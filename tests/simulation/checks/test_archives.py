@@ -38,7 +38,7 @@ def objections(there: Mapping[str, bytes], config: ArchiveConfig = CONFIG) -> li
 
 
 def test_an_archive_that_is_whole_is_looked_at() -> None:
-    """What is looked at is counted: a look that sees nothing finds nothing."""
+    """Looks are counted: a look that sees nothing finds nothing."""
     looked = Counter[str]()
 
     assert list(archive_is_whole(CONFIG, {CONFIG.location: WHOLE}, looked)) == []

@@ -53,7 +53,7 @@ def _names(tree: ast.Module) -> Iterator[str]:
 
 
 def _texts(node: ast.expr) -> Iterator[str]:
-    """Of a string, or of either side of a conditional expression."""
+    """Texts of a string, or of either side of a conditional expression."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield node.value
     elif isinstance(node, ast.IfExp):

@@ -1,4 +1,5 @@
-"""Which errors a client may hear: what the check must object to, and what it must let pass."""
+"""Errors that a client may receive: violations that the check must find, and histories that it must
+accept."""
 
 from __future__ import annotations
 
@@ -111,7 +112,7 @@ def test_an_append_to_a_log_that_somebody_wanted_closed(story: Story) -> None:
 
 
 def test_a_crash_is_no_error_of_ours(story: Story) -> None:
-    """Who is cancelled or dies has heard nothing."""
+    """A cancelled or dead client has heard nothing."""
     with pytest.raises(KeyboardInterrupt), story.history.record("a", RegisterGet()):
         raise KeyboardInterrupt
 

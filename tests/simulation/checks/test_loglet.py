@@ -195,7 +195,7 @@ def test_a_condition_refused_at_a_tail_of_the_time_of_the_call(story: Story) -> 
 
 
 def test_a_condition_refused_with_the_tail_that_was_known_in_the_middle_of_the_call(story: Story) -> None:
-    """What is acknowledged after the call began is no reason to object."""
+    """An acknowledgement after the call began is no reason to object."""
     with story.during(offer(A, 0, 3)) as returned, story.refused(conditional(B, 0, 5), TailMismatchError(5, 0)):
         returned(range(3))
 

@@ -1,4 +1,4 @@
-"""What lies on the disks of acceptors: what the check must object to, and what it must let pass."""
+"""Disks of acceptors: violations that the check must find, and states that it must accept."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_decision_that_a_majority_has_or_may_have(story: Story, third: Accepto
 
 
 def looks(story: Story, *acceptors: tuple[Acceptor | None, ...]) -> tuple[set[str], Counter[str]]:
-    """What is found by one look after the other, and what could be compared."""
+    """Findings of one look after the other, and the number of comparisons."""
     seen = Seen(Counter())
     found = [
         violation.check

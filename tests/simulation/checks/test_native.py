@@ -1,4 +1,4 @@
-"""What LogServers hold: what the checks must object to, and what they must let pass."""
+"""State of LogServers: violations that the checks must find, and states that they must accept."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_repair_past_the_stop(story: Story) -> None:
 
 
 def test_a_repair_up_to_the_stop(story: Story) -> None:
-    """What was repaired was told."""
+    """A client has received the tail up to which entries were repaired."""
     assert told(story, 2) == set()
 
 
@@ -162,7 +162,8 @@ def test_what_was_dropped_stays_dropped(before: Tombstones, after: Tombstones, f
 
 
 def test_a_server_that_remembers_more() -> None:
-    """What was being written when the power went may be there, and may have been trimmed or dropped."""
+    """Records that were being written when the power went may be there, and may have been trimmed
+    or dropped."""
     before = logs(stored(0), stored(1))
 
     assert restarted(before, logs(stored(0), stored(1), stored(2), LogletSealed(LOGLET))) == set()

@@ -56,7 +56,7 @@ def test_two_readers_that_differ(story: Story) -> None:
 
 
 def test_a_reader_that_differs_from_the_acknowledgement(story: Story) -> None:
-    """What was acknowledged at a position is what lies there."""
+    """The entry at a position is the one that was acknowledged there."""
     with story.during(LogAppend((b"other",))):
         story.happened(LogAppend((b"x",)), range(1))
     story.happened(LogRead(0, 1), [data(0, b"other")])
@@ -253,7 +253,7 @@ def test_a_conditional_append_refused_at_a_tail_that_has_passed(story: Story) ->
 
 
 def test_a_conditional_append_refused_at_a_tail_that_was_not_reached(story: Story) -> None:
-    """What it was refused for is not in the log later."""
+    """The tail in the refusal is not in the log later."""
     story.failed(LogAppend((b"x",), expected_tail=5), TailMismatchError(5, 8))
     story.happened(LogCheckTail(), Open(6))
 
@@ -296,7 +296,7 @@ def test_a_log_that_is_closed_and_opened_again(story: Story) -> None:
 
 
 def test_a_sealed_tail_of_a_log_that_nobody_closed(story: Story) -> None:
-    """That a loglet is sealed is no business of whoever asks for the tail of the log."""
+    """A sealed loglet does not concern clients that ask for the tail of the log."""
     story.happened(LogCheckTail(), Sealed(0))
 
     assert story.broken() == {"closed takes nothing"}

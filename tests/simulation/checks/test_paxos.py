@@ -1,4 +1,5 @@
-"""What replicas of paxos loglets make durable: what the ledger must object to, and what it must let pass."""
+"""Durable state of paxos replicas: violations that the ledger must find, and states that it must
+accept."""
 
 from __future__ import annotations
 
@@ -161,7 +162,7 @@ def test_what_was_learned_is_open_again(ledger: Ledger) -> None:
 
 
 def test_a_tombstone_is_no_other_value(ledger: Ledger) -> None:
-    """Who has truncated a position tells others so; who has it tells the value."""
+    """A replica that has truncated a position answers so; one that has it answers the value."""
     learn(ledger, ONE, 2, X)
     learn(ledger, TWO, 2, values.TOMBSTONE)
     ledger.dropped(LOGLET, ONE, 1)

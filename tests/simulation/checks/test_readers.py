@@ -1,4 +1,4 @@
-"""What readers are promised: what the checks must object to, and what they must let pass."""
+"""Promises to readers: violations that the checks must find, and histories that they must accept."""
 
 from __future__ import annotations
 

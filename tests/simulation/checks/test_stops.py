@@ -47,7 +47,7 @@ def test_nothing_else_is_a_reason(story: Story, error: VirtualLogError) -> None:
 
 
 def test_a_failed_sync_damages_nothing(story: Story) -> None:
-    """What was durable is as it was."""
+    """Durable bytes are as they were."""
     assert objects(story, CorruptionError("damaged"), "sync error")
 
 

@@ -44,7 +44,7 @@ def test_a_trim_that_decided_too_early_that_there_is_nothing_to_do(story: Story)
 
 
 def test_a_trim_past_the_tail_stops_there(story: Story) -> None:
-    """What is effective is told: not more than there is."""
+    """The answer is the effective trim point: not more than there is."""
     story.happened(LogCheckTail(), Open(5))
     story.happened(LogTrim(9), 5)
     story.happened(LogCheckTail(), Open(5))

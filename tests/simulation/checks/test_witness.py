@@ -50,7 +50,7 @@ def session(number: int) -> SessionId:
 
 
 def judged(operations: Sequence[Operation]) -> bool:
-    """What the judge says."""
+    """Verdict of the judge."""
     history = History()
     for operation in operations:
         history.add(operation)
@@ -58,7 +58,8 @@ def judged(operations: Sequence[Operation]) -> bool:
 
 
 def possible(operations: Sequence[Operation]) -> bool:
-    """Whether there is any order: the operations left to do, one after the other, on a log that may be sparse."""
+    """True if there is any order: the operations left to do, one after the other, on a log that may
+    be sparse."""
     places: dict[SessionId, set[int]] = {}
     for operation in operations:
         if isinstance(operation.action, LogletAppend) and operation.returned:

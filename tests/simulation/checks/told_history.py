@@ -29,7 +29,7 @@ SECOND = chain.extend(FIRST, 5, "memory", b"", 2)
 
 
 class _GoneError(Exception):
-    """Of a client that nobody will hear of again."""
+    """Error of a client that is never heard of again."""
 
 
 class Story:

@@ -95,7 +95,7 @@ def test_the_page_names_every_clause_and_every_column() -> None:
 
 
 async def test_the_program_keeps_every_clause(nursery: trio.Nursery, autojump_clock: trio.testing.MockClock) -> None:
-    """Who copies the test gets one for each clause, and with the memory loglet all of them pass."""
+    """A copied test gets one test for each clause, and with the memory loglet all of them pass."""
     (program,) = PROGRAM
     names: dict[str, Any] = {}
     exec(compile(program, "docs/conformance.md", "exec"), names)

@@ -25,7 +25,7 @@ SEEDS = range(1, 21)
 
 @pytest.fixture(autouse=True)
 def _in_examples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where an author would be: beside his module."""
+    """Run where an author would be: beside the module."""
     monkeypatch.chdir(EXAMPLES)
     monkeypatch.syspath_prepend(str(EXAMPLES))
 
@@ -47,7 +47,8 @@ def test_a_promise_that_is_broken_is_told_with_its_replay() -> None:
 
 
 def test_the_replay_command_shows_the_same_again() -> None:
-    """What the report prints can be run as it stands: one seed of one row, told as it happened."""
+    """The printed command can be run as it stands: one seed of one row, with the story as it
+    happened."""
     report = run(FORGETFUL, "--only", SEAL, "--seeds", "1..2", "--jobs", "1")
     (command,) = [line for line in report.stdout.splitlines() if line.startswith("replay with: ")]
     name, subcommand, *arguments = shlex.split(command.removeprefix("replay with: "))

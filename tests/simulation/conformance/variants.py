@@ -31,7 +31,7 @@ class VariantProvider(MemoryProvider):
 
 
 class Variant(MemoryLoglet):
-    """What the variants share."""
+    """Base of the variants."""
 
     @property
     def model(self) -> LogModel:
@@ -260,4 +260,4 @@ BROKEN: Mapping[type[Variant], str] = {
     WaitsOnlyForAppends: "waiting_ends_with_a_seal",
     CancelledAppendHoldsTheLock: "a_cancelled_append_may_be_offered_again",
 }
-"""What is broken, and the clause that must notice."""
+"""Broken variants, and the clause that must notice each."""

@@ -1,4 +1,4 @@
-"""What the judge of a Zelos says of trims: transactions of one replica, told by hand."""
+"""Verdicts on trims of a database: transactions of one replica, written by hand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from virtuallog_simulation.checks.database.replicas import StateWatch
 from virtuallog_simulation.world.store_disk import SimulatedDirectory, StoreDisk
 
 TELLER = NodeId(9)
-"""Whose store it is: not one of those that are spoken of, so that what they say of their disks is not compared."""
+"""Owner of the store: not one of the replicas that are spoken of, so that their statements about
+their disks are not compared."""
 
 
 @attrs.define
@@ -64,7 +65,7 @@ def out(name: str, heard: int) -> Callable[[StoreTransaction, LogPosition], obje
 
 
 def too_far(floor: int) -> Callable[[StoreTransaction, LogPosition], object]:
-    """What a mistake may have done with any entry."""
+    """State that a mistake may have made with any entry."""
     record = view._RECORDS.encode(view.Floor(LogPosition(floor)))
     return lambda transaction, position: transaction.put(view._FLOOR, record)
 
@@ -93,7 +94,7 @@ async def test_who_was_in_the_view_all_the_time_loses_nothing(replica: Replica) 
 
 
 async def test_who_has_just_announced_itself_loses_nothing(replica: Replica) -> None:
-    """Where its entry is the first of a transaction nobody was ejected before it."""
+    """Before an entry that is the first of a transaction no replica was ejected."""
     replica.plays(says("1-a", 0))
     replica.plays(too_far(1))
     replica.plays(lambda *both: (says("1-a", 1)(*both), too_far(2)(*both)))

@@ -1,4 +1,5 @@
-"""What the judge of a Zelos objects to: small histories, told by hand, of which one thing is wrong."""
+"""Violations that the database checks find: small histories, written by hand, of which one thing is
+wrong."""
 
 from __future__ import annotations
 
@@ -155,7 +156,7 @@ def test_an_answer_that_the_model_does_not_have(zelos: Zelos) -> None:
 
 
 def test_replicas_that_find_something_else(zelos: Zelos) -> None:
-    """What apply came to is compared, too."""
+    """Results of apply are compared, too."""
     zelos.lose(SetData("/a", b"2"))
     zelos.commit(SetData("/a", b"2"), error=Error.BAD_VERSION)
 
@@ -266,7 +267,7 @@ def test_a_watch_that_fires_twice(zelos: Zelos) -> None:
 
 
 def test_events_of_a_connection_that_broke_may_end_anywhere(zelos: Zelos) -> None:
-    """What was still on its way is lost with it; what came is what comes next."""
+    """Events still on their way are lost with it; the received ones are those that come next."""
     zelos.read(GetData("/a", watch=True))
     zelos.read(GetChildren("/a", watch=True))
     zelos.commit(Create("/a/x", b""), session=OTHER)
@@ -288,7 +289,7 @@ def test_an_event_that_skips_one(zelos: Zelos) -> None:
 
 
 def test_watches_that_come_back(zelos: Zelos) -> None:
-    """What has changed meanwhile is told before the answer, the others are set."""
+    """Changes since then are reported before the answer, the other watches are set."""
     since = zelos.model.zxid
     zelos.commit(SetData("/a", b"2"), session=OTHER)
     request = SetWatches(since, data=("/a",), exist=("/none",), child=("/a",))

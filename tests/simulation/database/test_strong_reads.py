@@ -1,4 +1,4 @@
-"""What the judge of a Zelos says of linearizable reads, holds and timers: small histories, told by hand."""
+"""Verdicts on linearizable reads, holds and timers: small histories, written by hand."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Told(Zelos):
 
     @property
     def now(self) -> Node:
-        """What a read would show."""
+        """State that a read would show."""
         return Node(self.model.znodes["/a"].data or b"", self.model.stat("/a"))
 
     @property

@@ -22,7 +22,8 @@ def excused(
     faults: bool = True,
     stranger: bool = True,
 ) -> bool:
-    """Whether what is done to a node excuses that its loglet is left to an operator; of an unknown kind or a native one."""
+    """True if a node's harm excuses that its loglet is left to an operator; for an unknown kind or
+    a native one."""
     found: list[bool] = []
 
     async def story(actor: Actor) -> None:

@@ -1,4 +1,4 @@
-"""Which faults a run draws, what proves them, and what a set of seeds must have shown."""
+"""Faults that a run draws, the counters that prove them, and the coverage of a set of seeds."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def under(
     until: Sequence[str] = (),
     options: Options | None = None,
 ) -> tuple[World, Nemesis]:
-    """What the plan does to busy machines, for so long, or until all these counters have gone up."""
+    """Effects of the plan on busy machines, for so long, or until all these counters have gone up."""
     ended: list[tuple[World, Nemesis]] = []
 
     async def story() -> None:
@@ -286,7 +286,7 @@ def test_peace_heals_all_but_a_few(seed: int) -> None:
 
 
 def test_in_a_bridge_everybody_sees_a_majority() -> None:
-    """Of a ring each node keeps the nearest ones; no two see the same nodes."""
+    """Each node of a ring reaches the nearest ones; no two see the same nodes."""
     for size in (4, 5, 7):
         ring = [NodeId(number) for number in range(size)]
         cut = set(_across_ring(ring))

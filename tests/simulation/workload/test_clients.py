@@ -28,7 +28,7 @@ def in_a_world(story: Callable[[World], Awaitable[None]]) -> None:
 
 
 def test_a_client_dies_without_an_error() -> None:
-    """What it still tries to do is not done, and nobody hears of it."""
+    """Its later acts are not done, and leave no trace."""
     done: list[str] = []
 
     async def story(world: World) -> None:

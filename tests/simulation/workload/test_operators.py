@@ -1,4 +1,5 @@
-"""What operators are told, on a small simulated cluster. Who may be told what is judged by `emptied` and `replaced`."""
+"""Answers to operators on a small simulated cluster. `emptied` and `replaced` judge which answers
+are allowed."""
 
 from __future__ import annotations
 

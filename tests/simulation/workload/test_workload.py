@@ -1,4 +1,4 @@
-"""What clients do in the main scenario: every shape arises, and narrowing a run leaves what remains as it was."""
+"""Clients of the main scenario: every shape arises, and narrowing a run leaves the rest as it was."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_a_shape_that_nobody_has_heard_of_cannot_be_counted() -> None:
 
 
 def offered(report: SeedReport) -> Mapping[str, list[bytes]]:
-    """What each act of the appenders offered, in order."""
+    """Batches that each act of the appenders offered, in order."""
     acts: dict[str, set[bytes]] = defaultdict(set)
     for append in report.history.operations(LogAppend):
         for payload in append.action.payloads:

@@ -90,7 +90,7 @@ async def _tell(world: World, story: Story, plan: WorkloadPlan, *, foreign: bool
 
 @cache
 def shapes_of(act: Act, seed: int) -> Counter[str]:
-    """What came of an act on a log of three segments with some entries each."""
+    """Shapes of an act on a log of three segments with some entries each."""
 
     async def story(actor: Actor) -> None:
         for _ in range(3):

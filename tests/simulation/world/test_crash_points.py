@@ -144,7 +144,8 @@ def test_a_process_that_dies_in_a_callback_does_not_bother_its_caller(point: Cra
 
 
 def test_a_node_dies_exactly_there_and_comes_back(point: CrashPoint) -> None:
-    """What was durable before the point survives, nothing behind it happens, not even in a `finally`."""
+    """State that was durable before the point survives, nothing behind it happens, not even in a
+    `finally`."""
     found: list[tuple[int, bytes | None, bytes | None]] = []
 
     async def program(ports: MachinePorts) -> None:
@@ -330,7 +331,8 @@ def test_clients_live_until_the_nemesis_works(point: CrashPoint) -> None:
 
 
 def test_a_new_point_leaves_all_others_as_they_were(point: CrashPoint) -> None:
-    """What is drawn for a point depends on the seed and its name: old seeds stay what they were, as far as possible."""
+    """The draw for a point depends on the seed and its name: old seeds stay as they were, as far as
+    possible."""
 
     async def draw(seed: int, names: list[str]) -> CrashPointPlan:
         async with open_world(seed) as world:

@@ -111,7 +111,7 @@ def test_a_wiped_machine_starts_from_nothing() -> None:
 
 
 def test_a_lost_store_is_gone_and_the_others_are_not() -> None:
-    """Who looks inside is told; a store without anything in it cannot be lost."""
+    """Inspection shows it; a store without anything in it cannot be lost."""
     found: list[tuple[bytes | None, bytes | None]] = []
     told: list[object] = []
 

@@ -250,7 +250,7 @@ async def test_an_old_request_comes_back() -> None:
 
 @simulated
 async def test_each_kind_of_fate_has_a_chance_of_its_own() -> None:
-    """Whether messages on a link are doubled as well does not change which ones are lost."""
+    """Doubling messages on a link does not change which ones are lost."""
     lost = []
     for duplicate in (0.0, 0.5):
         async with world(LinkQuality(loss=0.5, duplicate=duplicate)) as here:

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""What an append costs: the bare pipeline, a loglet, and a VirtualLog on it, in turn, on this machine.
+"""Cost of an append: the bare pipeline, a loglet, and a VirtualLog on it, in turn, on this machine.
 
     python -m virtuallog_lab.experiments.appends.append --bare ../shared/limits/bare_pipeline.py --rounds 5
     python -m virtuallog_lab.experiments.appends.append --loglet paxos --rounds 5
     python -m virtuallog_lab.experiments.appends.append --loglet striped --outstanding 256
 
-One round measures every system with every number of outstanding appends, one right after the other, so that whatever
-else the machine does hits them alike. Medians over the rounds are what counts, and ratios to the bare pipeline, or to the native
-loglet, of the same run: figures of two runs cannot be compared. CPU time per append hardly depends on noise; use it to judge
-a change. `--loglet paxos` puts the paxos loglet beside the native one, and PySyncObj, which syncs nothing to any disk.
-`--loglet striped` puts a striped loglet of two stripes over three servers beside a native one over as many, both with the same
-number of sessions.
+One round measures every system with every number of outstanding appends, one right after the other,
+so that noise of the machine hits them alike. The results are medians over the rounds, and ratios to
+the bare pipeline, or to the native loglet, of the same run: figures of two runs cannot be compared.
+CPU time per append hardly depends on noise; use it to judge a change. `--loglet paxos` measures the
+paxos loglet beside the native one, and PySyncObj, which syncs nothing to any disk. `--loglet
+striped` measures a striped loglet of two stripes over three servers beside a native one over as
+many, both with the same number of sessions.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ SESSIONS: Final = {"native": 1, "paxos": 1, "striped": 8}
 
 @attrs.frozen(kw_only=True)
 class AppendPlan:
-    """What is measured."""
+    """Plan of a measurement."""
 
     rounds: int
     outstanding: Sequence[int]
@@ -86,7 +87,7 @@ async def run(plan: AppendPlan, show: Callable[[AppendSample], None]) -> list[Ap
 
 @asynccontextmanager
 async def _open_own(plan: AppendPlan) -> AsyncIterator[dict[str, Measure]]:
-    """New clusters, one for each kind that is measured; those whose turn it is not are idle."""
+    """Open new clusters, one for each measured kind; those whose turn it is not are idle."""
     async with AsyncExitStack() as stack:
         measures: dict[str, Measure] = {}
         for kind, systems in OWN.items():
@@ -125,13 +126,15 @@ def _numbers(_: click.Context, __: click.Parameter, text: str) -> list[int]:
     default="native",
     show_default=True,
     type=click.Choice([*OWN]),
-    help="What is compared: native with the bare pipeline, others with native.",
+    help="Kind to compare: native with the bare pipeline, others with native.",
 )
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(min=1))
 @click.option("--outstanding", default="1,64,256", show_default=True, callback=_numbers, metavar="N,N")
 @click.option("--size", default=100, show_default=True, type=click.IntRange(min=1), help="Bytes of an entry.")
-@click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(min=0.1), help="Of one measurement.")
-@click.option("--segments", default=1, show_default=True, type=click.IntRange(min=1), help="Of the chain.")
+@click.option(
+    "--seconds", default=5.0, show_default=True, type=click.FloatRange(min=0.1), help="Length of one measurement."
+)
+@click.option("--segments", default=1, show_default=True, type=click.IntRange(min=1), help="Segments of the chain.")
 @click.option(
     "--sessions", type=click.IntRange(1, 256), help="That share what is outstanding.  [default: 1, for striped 8]"
 )

@@ -23,7 +23,7 @@ from virtuallog_lab.harness.cpu_time import CpuMeter, arguments, children
 
 _PORT = 7601
 _EDGE = 0.1
-"""Of the time of a measurement: CPU time is taken without its first and its last moments, as processes end with it."""
+"""Share of a measurement's time at each end without CPU times, as processes end with it."""
 
 
 async def measure_bare(script: str, clock: Clock, outstanding: int, size: int, seconds: float) -> AppendSample:

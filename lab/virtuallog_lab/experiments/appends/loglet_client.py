@@ -1,7 +1,7 @@
 """The least that a client of a loglet can be: it coalesces what is waiting and keeps some batches in flight.
 
-It settles nothing: an append that fails ends it, and whoever waits is told. What VirtualLog costs on top is the price of sessions,
-of the chain, and of finding out what became of a maybe.
+It settles nothing: a failed append ends it, and waiting callers get the error. The extra cost of
+VirtualLog is the price of sessions, of the chain, and of settling unknown outcomes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Measures a loglet by itself and a VirtualLog on it, on three processes of this machine.
 
-With several sessions, for a loglet that keeps each to a part of itself, each has an equal share of what is outstanding.
+With several sessions, for a loglet that keeps each to a part of itself, each has an equal share of
+the outstanding appends.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class OwnSystems:
 
     clock: Clock
     appends: dict[str, list[Append]]
-    """How to append in each session, by system."""
+    """Append functions of the sessions, by system."""
     _cluster: LocalCluster
     _orderer: NodeId
 
@@ -72,7 +73,8 @@ class OwnSystems:
 async def open_own_systems(
     clock: Clock, segments: int, kind: str = "native", sessions: int = 1
 ) -> AsyncIterator[OwnSystems]:
-    """A new cluster, whose chain has so many segments of a kind, and clients with so many sessions, for the length of the block."""
+    """Open a new cluster, whose chain has so many segments of a kind, and clients with so many
+    sessions, for the length of the block."""
     async with (
         temporary_cluster(loglet=kind) as cluster,
         open_services_to(cluster.file, ASKED) as services,

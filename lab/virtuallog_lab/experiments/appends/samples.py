@@ -1,4 +1,4 @@
-"""What one measurement of one system gave, and the names of the systems."""
+"""Result of one measurement of one system, and the names of the systems."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ NATIVE_SYSTEMS: Final = (BARE, LOGLET, VIRTUAL_LOG)
 PAXOS_SYSTEMS: Final = (LOGLET, PAXOS_LOGLET, VIRTUAL_LOG, PAXOS_LOG, PYSYNCOBJ)
 STRIPED_SYSTEMS: Final = (LOGLET, STRIPED_LOGLET, VIRTUAL_LOG, STRIPED_LOG)
 SYSTEMS: Final = (BARE, LOGLET, PAXOS_LOGLET, STRIPED_LOGLET, VIRTUAL_LOG, PAXOS_LOG, STRIPED_LOG, PYSYNCOBJ)
-"""In the order in which they are measured and shown."""
+"""Systems in the order in which they are measured and shown."""
 OWN: Final = {
     "native": (LOGLET, VIRTUAL_LOG),
     "paxos": (PAXOS_LOGLET, PAXOS_LOG),
     "striped": (STRIPED_LOGLET, STRIPED_LOG),
 }
-"""By kind: the loglet by itself, and a log on it."""
+"""Systems by kind: the loglet by itself, and a log on it."""
 
 PROCESSES: Final = ("client", "sequencer", "servers")
 """The process of the sequencer, or of the coordinator, stores entries too; the servers are the other two together."""
@@ -38,7 +38,7 @@ class AppendSample:
     system: str
     outstanding: int
     bytes: int
-    """Of one entry."""
+    """Bytes of one entry."""
     ops_per_s: float
     p50_ms: float
     p99_ms: float
@@ -49,7 +49,7 @@ class AppendSample:
         return attrs.asdict(self)
 
     def line(self) -> str:
-        """For people."""
+        """One line of text."""
         cpu = " ".join(f"{name} {self.cpu_us[name]:.1f}" for name in PROCESSES if name in self.cpu_us)
         return (
             f"{self.system:>22} {self.outstanding:>4} outstanding: {self.ops_per_s:>9,.0f}/s  "

@@ -46,7 +46,7 @@ class Summary:
         return min(found), max(found)
 
     def cpu_us(self, process: str) -> str:
-        """As a cell of a table."""
+        """CPU time as a cell of a table."""
         found = [sample.cpu_us[process] for sample in self.samples if process in sample.cpu_us]
         return f"{median(found):.1f}" if found else "-"
 
@@ -86,12 +86,13 @@ def _row(summary: Summary, reference: Summary | None) -> str:
 
 
 def put_into(document: Path, text: str, arguments: str = "") -> None:
-    """Replace what stands between the two marks of `virtuallog_lab.experiments.appends.append` with these arguments; see `put_between`."""
+    """Replace the text between the two marks of `virtuallog_lab.experiments.appends.append` with
+    these arguments; see `put_between`."""
     put_between(document, text, f"virtuallog_lab.experiments.appends.append {arguments}--markdown writes this part")
 
 
 def put_between(document: Path, text: str, what: str) -> None:
-    """Replace what stands behind the mark that says what is measured there, up to the mark of its end.
+    """Replace the text behind the mark that names a measurement, up to the mark of its end.
 
     Raises:
         ValueError: the document has no such place.

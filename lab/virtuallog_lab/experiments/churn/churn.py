@@ -78,7 +78,7 @@ def main(
 
 
 async def run(plan: ChurnPlan, config: str = "", keep: Path | None = None) -> ChurnFindings:
-    """On a cluster of its own; `config` is for the servers, `keep` is where it stays.
+    """Run on a new cluster; `config` is for the servers, `keep` is the folder in which it stays.
 
     Raises:
         VirtualLogError: something could not be done.

@@ -1,7 +1,8 @@
-"""A client of a Zelos that writes as fast as it may: one connection, requests pipelined, frames made by hand.
+"""A fast client of the database: one connection, pipelined requests, frames made by hand.
 
-Every value begins with a number that grows by one from each write of that connection to the next, so that in the end everybody can tell for each
-znode whether it has the last value that was acknowledged, or one that was sent later.
+Every value begins with a number that grows by one from each write of that connection to the next.
+So the end state shows for each znode if it has the last value that was acknowledged, or one that
+was sent later.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ ROOT: Final = "/churn"
 TIMEOUT_MS: Final = 30_000
 _RECEIVE_BYTES: Final = 1 << 18
 _HEADER: Final = struct.Struct(">iiqi")
-"""Of a reply: its length, the number of its request, zxid, error."""
+"""Header of a reply: its length, the number of its request, zxid, error."""
 _SET_DATA: Final = struct.Struct(">iii")
-"""Of a request: its length, its number, what it is."""
+"""Header of a request: its length, its number, its type."""
 _NUMBER: Final = struct.Struct(">q")
 _ANY_VERSION: Final = b"\xff\xff\xff\xff"
 _BATCH: Final = 500
@@ -40,7 +41,7 @@ _BATCH: Final = 500
 
 
 def path_of(key: int) -> str:
-    """Of the znode with this number."""
+    """Path of the znode with this number."""
     return f"{ROOT}/{key:06d}"
 
 
@@ -137,7 +138,7 @@ class Client:
 
 @attrs.define
 class Budget:
-    """Writes still to be sent, by whoever comes first."""
+    """Writes still to be sent, shared by all writers."""
 
     left: int
 
@@ -149,7 +150,7 @@ class Budget:
 
 @attrs.define(eq=False)
 class Writes:
-    """What one writer has to do, and what has become of it. Each has znodes of its own."""
+    """Writes of one writer, and their outcomes. Each has znodes of its own."""
 
     keys: Sequence[int]
     filling: bytes
@@ -185,19 +186,20 @@ class Writes:
         return frames
 
     def acknowledge(self, count: int) -> None:
-        """So many more, in their order."""
+        """Acknowledge so many more, in their order."""
         for _ in range(count):
             key, number = self.under_way.popleft()
             self.acknowledged[key] = number
         self.count += count
 
     def give_up(self) -> None:
-        """What is under way is not waited for any more: it may be done, or not. Others are sent in its stead."""
+        """Stop waiting for writes under way: each may be done, or not. Others are sent in their
+        stead."""
         self.budget.left += len(self.under_way)
         self.under_way.clear()
 
     def lost(self, values: Mapping[int, int]) -> list[str]:
-        """What is wrong with the numbers found in the znodes."""
+        """Contradictions between the numbers found in the znodes and the acknowledgements."""
         return [
             f"{path_of(key)} has write {values.get(key)}, though {number} was acknowledged, and {self.sent[key]} sent last"
             for key, number in self.acknowledged.items()
@@ -210,7 +212,7 @@ async def connected(address: str, patience: float) -> AsyncIterator[Client]:
     """A client of one server, with a new session, for the length of the block.
 
     Raises:
-        UnavailableError: nobody takes us there.
+        UnavailableError: the server refuses the client.
     """
     stream: trio.SocketStream | None = None
     try:
@@ -236,12 +238,12 @@ async def make_znodes(client: Client, keys: int) -> None:
 
 @attrs.frozen
 class State:
-    """What one server shows of all the znodes."""
+    """All the znodes as one server shows them."""
 
     checksum: int
     """CRC32C over path, value, version and zxids of each."""
     numbers: dict[int, int]
-    """What the values begin with, by key."""
+    """Numbers at the beginning of the values, by key."""
 
 
 async def read_state(client: Client, keys: int) -> State:
@@ -263,7 +265,7 @@ async def read_state(client: Client, keys: int) -> State:
 
 
 def shares(keys: int, writers: int) -> list[list[int]]:
-    """Which znodes each writer has."""
+    """Znodes of each writer."""
     return [list(range(writer, keys, writers)) for writer in range(writers)]
 
 

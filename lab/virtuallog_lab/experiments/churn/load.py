@@ -14,7 +14,7 @@ from virtuallog_lab.experiments.churn.client import CLOCK, Budget, State, Writes
 from virtuallog_lab.harness.report import tell
 
 PATIENCE_SECONDS: Final = 10.0
-"""For a server to take a client."""
+"""Seconds for a server to accept a client."""
 PAUSE_SECONDS: Final = 0.25
 """Before a new connection after one that broke."""
 PROBLEMS_MAX: Final = 5
@@ -23,14 +23,14 @@ PROBLEMS_MAX: Final = 5
 
 @attrs.define(eq=False)
 class ChurnLoad:
-    """Of one run.
+    """Load of one run.
 
     Args:
         addresses: where the servers take clients.
         keys: znodes, which are there.
         size: bytes of a value.
         outstanding: writes under way, on all connections.
-        down: servers that are expected to break connections, of which nothing is told then.
+        down: servers that are expected to break connections, which is not reported then.
     """
 
     addresses: Mapping[NodeId, str]
@@ -40,7 +40,7 @@ class ChurnLoad:
     down: frozenset[NodeId] = frozenset()
     budget: Budget = attrs.field(factory=lambda: Budget(0), init=False)
     ended: float = attrs.field(default=0.0, init=False)
-    """When the last write was acknowledged, by the clock."""
+    """Time of the last acknowledgement, by the clock."""
     _writes: dict[NodeId, Writes] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -55,7 +55,7 @@ class ChurnLoad:
         return sum(writes.count for writes in self._writes.values())
 
     async def write(self, count: int) -> None:
-        """So many more; returns when they are acknowledged."""
+        """Write so many more; returns when they are acknowledged."""
         self.budget.left += count
         async with trio.open_nursery() as nursery:
             for node in self._writes:
@@ -67,7 +67,7 @@ class ChurnLoad:
             return await read_state(client, self.keys)
 
     def problems(self, states: Mapping[NodeId, State]) -> list[str]:
-        """What is wrong with what the servers show: writes that are missing, or that only some have."""
+        """Problems with what the servers show: writes that are missing, or that only some have."""
         found = [
             problem
             for state in states.values()

@@ -1,4 +1,4 @@
-"""Churn in tables and as a picture. See `churn.py`."""
+"""Report of churn: tables and a picture."""
 
 from __future__ import annotations
 

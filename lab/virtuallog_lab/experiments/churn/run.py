@@ -1,4 +1,4 @@
-"""One run of `churn.py`: the writers, the wipe in the middle, and what is compared in the end."""
+"""One run of `churn.py`: the writers, the wipe in the middle, and the comparison in the end."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from virtuallog_server.local_cluster.supervisor import LocalCluster
 
 WIPED: Final = NodeId(3)
 WIPED_AT: Final = 0.4
-"""Of all writes."""
+"""Share of all writes after which a server is wiped."""
 LOOKS: Final = 300
-"""So often the servers are looked at over the whole run, but not more often than once a second."""
+"""Looks at the servers over the whole run, at most one a second."""
 
 
 @attrs.frozen(kw_only=True)
@@ -38,16 +38,16 @@ class ChurnPlan:
 
 @attrs.frozen(kw_only=True)
 class ChurnFindings:
-    """What came of it."""
+    """Findings of a run."""
 
     plan: ChurnPlan
     seconds: float
-    """Until the last write was acknowledged."""
+    """Seconds until the last write was acknowledged."""
     looks: Sequence[ClusterSizes]
     marks: Mapping[str, float]
-    """When what happened to the wiped server, in seconds since the start."""
+    """Stages of the wiped server, in seconds since the start."""
     checksums: Mapping[int, int]
-    """Of all znodes, by server."""
+    """Checksum of all znodes, by server."""
     problems: Sequence[str]
 
     def plain(self) -> dict[str, Any]:
@@ -56,12 +56,12 @@ class ChurnFindings:
 
 @attrs.define(eq=False)
 class ChurnExperiment:
-    """See above."""
+    """Churn of a database with a wiped server in the middle."""
 
     plan: ChurnPlan
     cluster: LocalCluster
     addresses: Mapping[NodeId, str]
-    """Where the servers take clients."""
+    """Addresses at which the servers accept clients."""
     services: Services
     observer: SizeObserver
     _load: ChurnLoad = attrs.field(init=False)
@@ -72,7 +72,7 @@ class ChurnExperiment:
         self._load = ChurnLoad(self.addresses, plan.keys, plan.size, plan.outstanding, frozenset({WIPED}))
 
     async def run(self) -> ChurnFindings:
-        """All of it.
+        """Run the whole experiment.
 
         Raises:
             VirtualLogError: something could not be done.

@@ -1,4 +1,5 @@
-"""What a server of a Zelos takes on its disk, and where its log and its snapshots are, looked at once in a while."""
+"""Sizes of a database server on disk, and the positions of its log and its snapshots, polled now
+and then."""
 
 from __future__ import annotations
 
@@ -26,9 +27,9 @@ class NodeSizes:
 
     node: NodeId
     log_bytes: int
-    """Of its loglets: segments of the write-ahead log that are laid out ahead included."""
+    """Bytes of its loglets, preallocated segments of the write-ahead log included."""
     store_bytes: int
-    """Of the database: the live store and its snapshots, each file once."""
+    """Bytes of the database: the live store and its snapshots, each file once."""
     resident_bytes: int
     state: str
     cursor: int
@@ -44,7 +45,7 @@ class ClusterSizes:
     writes: int
     """Acknowledged so far."""
     trim_point: int
-    """Where the log begins."""
+    """Position where the log begins."""
     nodes: Sequence[NodeSizes]
 
     def most(self, name: str) -> int:
@@ -100,7 +101,7 @@ class SizeObserver:
 
 
 def taken_bytes(directory: Path) -> int:
-    """On the disk, by all files below; one that has several names is counted once."""
+    """Disk bytes of all files below; a file with several names counts once."""
     taken: dict[int, int] = {}
     for file in directory.rglob("*"):
         try:

@@ -25,7 +25,7 @@ POLL_SECONDS: Final = 0.25
 
 @attrs.frozen(eq=False, kw_only=True)
 class Wipe:
-    """Of one server.
+    """Wipe of one server.
 
     Args:
         node: which.
@@ -33,7 +33,7 @@ class Wipe:
         cluster: that it is a part of.
         services: to ask the others with.
         log: of the cluster.
-        mark: is told each time it has got further: killed, started, serving, copied.
+        mark: called at each stage: killed, started, serving, copied.
     """
 
     node: NodeId

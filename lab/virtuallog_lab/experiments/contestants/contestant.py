@@ -1,4 +1,5 @@
-"""What `virtuallog_lab.experiments.contestants.peers` compares: systems of three processes that acknowledge small writes."""
+"""Systems compared by `virtuallog_lab.experiments.contestants.peers`: three processes each that
+acknowledge small writes."""
 
 from __future__ import annotations
 
@@ -42,13 +43,10 @@ class Contestant(Protocol):
 
     @property
     def durability(self) -> str:
-        """What is on disk when a write is acknowledged, by its documentation and the settings used here."""
+        """Durable state when a write is acknowledged, by its documentation and the settings used
+        here."""
         ...
 
     def open(self) -> AbstractAsyncContextManager[RunningContestant]:
         """Start it, for the length of the block."""
         ...
-
-
-class PeerError(Exception):
-    """Another system could not be started or measured."""

@@ -18,18 +18,20 @@ from pathlib import Path
 import attrs
 import trio
 
-from virtuallog_lab.experiments.contestants.contestant import Figures, PeerError
+from virtuallog_lab.experiments.contestants.contestant import Figures
+from virtuallog_lab.harness.program import PeerError
 from virtuallog_lab.harness.report import tell
 
 SCRIPTS = ("peers.py", "bench.py")
 KEYS = "10"
 """Few, as they are made before each measurement, one by one, and the syncs of that are counted."""
 BUSY = "1000"
-"""CPUs that strangers may use during a measurement: the script shall not wait for a quiet machine, all are measured alike."""
+"""CPUs that other processes may use during a measurement: the script shall not wait for a quiet
+machine, all are measured alike."""
 
 
 async def run_script(scripts: Path, script: str, *arguments: str) -> str:
-    """What it prints.
+    """Run the script; returns its output.
 
     Raises:
         PeerError: it has failed.
@@ -43,7 +45,7 @@ async def run_script(scripts: Path, script: str, *arguments: str) -> str:
 
 @attrs.frozen
 class DebianContestant:
-    """One of the two.
+    """ZooKeeper or etcd of Debian.
 
     Args:
         name: `etcd` or `zookeeper`.
@@ -94,7 +96,7 @@ class RunningPeer:
 
     _peer: DebianContestant
     data: Path
-    """Where the scripts find it."""
+    """Folder in which the scripts find it."""
 
     @property
     def pids(self) -> list[int]:

@@ -3,9 +3,10 @@
 
     python -m virtuallog_lab.experiments.contestants.peers --peers-dir ../shared/peers --rounds 5 --seconds 5
 
-Each system is three processes on loopback and one client, with as many writes in flight. One round measures all of them one
-right after the other, so that whatever else the machine does hits them alike; medians over the rounds are what counts. All
-are up all the time; those whose turn it is not are idle. Before that, syncs are counted with strace, if there is one.
+Each system is three processes on loopback and one client, with as many writes in flight. One round
+measures all of them one right after the other, so that noise of the machine hits them alike; the
+results are medians over the rounds. All are up all the time; those whose turn it is not are idle.
+Before that, syncs are counted with strace, if it is installed.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from virtuallog_lab.harness.report import Form, Report, Table, form_options, mid
 
 SYSTEMS = ("virtuallog", "etcd", "zookeeper", "PySyncObj")
 COUNT_OUTSTANDING, COUNT_SECONDS = 64, 2.0
-"""Of the measurement in which syncs are counted."""
+"""Outstanding writes and seconds of the measurement in which syncs are counted."""
 
 
 @attrs.frozen(kw_only=True)
 class ComparisonPlan:
-    """What is measured."""
+    """Plan of a comparison."""
 
     outstanding: Sequence[int]
     size: int
@@ -44,11 +45,11 @@ class ComparisonPlan:
 
 @attrs.frozen
 class Comparison:
-    """What came out of it."""
+    """Result of a comparison."""
 
     contestants: Sequence[Contestant]
     figures: dict[tuple[int, str], list[Figures]]
-    """By outstanding and name, one for each round."""
+    """Figures by outstanding writes and name, one for each round."""
     syncs: dict[str, float]
     """Per 1,000 writes, by name."""
 
@@ -141,7 +142,9 @@ def _numbers(_: click.Context, __: click.Parameter, text: str) -> list[int]:
 
 @click.command()
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1, 1000))
-@click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.5, 600), help="Of one measurement.")
+@click.option(
+    "--seconds", default=5.0, show_default=True, type=click.FloatRange(0.5, 600), help="Length of one measurement."
+)
 @click.option("--outstanding", default="1,64,256", show_default=True, callback=_numbers, metavar="N,N")
 @click.option("--size", default=100, show_default=True, type=click.IntRange(1, 1 << 20), help="Bytes of a value.")
 @click.option("--system", "systems", multiple=True, type=click.Choice(SYSTEMS), help="Only this one; may be repeated.")

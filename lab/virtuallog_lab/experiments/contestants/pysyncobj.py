@@ -15,7 +15,8 @@ import attrs
 import trio
 
 from virtuallog.runtime.clock import SystemClock
-from virtuallog_lab.experiments.contestants.contestant import Figures, PeerError, RunningContestant
+from virtuallog_lab.experiments.contestants.contestant import Figures, RunningContestant
+from virtuallog_lab.harness.program import PeerError
 from virtuallog_lab.harness.report import tell
 from virtuallog_server.local_cluster.layout import HOST, free_ports
 

@@ -1,7 +1,8 @@
 """Counts how often processes sync to disk, with strace: what a system really does, beside what it says.
 
-Tracing slows a process down a lot, so syncs are counted in a measurement of their own, and told per acknowledged write of that
-very measurement, over all servers together. What a client prepares before it, such as keys, is counted too; it is little.
+Tracing slows a process down a lot, so syncs are counted in a measurement of their own, and reported
+per acknowledged write of that very measurement, over all servers together. Preparations of a
+client, such as keys, are counted too; they are few.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from virtuallog_lab.experiments.contestants.contestant import RunningContestant
 
 CALLS: Final = ("fsync", "fdatasync", "msync", "sync_file_range")
 WARM_UP_SECONDS: Final = 1.0
-"""That a measurement adds in front, and in which syncs are counted as well."""
+"""Seconds that a measurement adds in front, and in which syncs are counted as well."""
 _LINE: Final = re.compile(r"^\s*[\d.]+\s+[\d.]+\s+\d+\s+(\d+)\s+(?:\d+\s+)?(\w+)$", re.MULTILINE)
 
 
 def can_count() -> bool:
-    """Whether strace is installed."""
+    """True if strace is installed."""
     return shutil.which("strace") is not None
 
 

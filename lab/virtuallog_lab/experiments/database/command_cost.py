@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the tree costs without a log: commands that are applied on RocksDB, and reads, in one process.
+"""Cost of the tree without a log: commands that are applied on RocksDB, and reads, in one process.
 
     python -m virtuallog_lab.experiments.database.command_cost --rounds 5
 

@@ -1,4 +1,4 @@
-"""What the database does beside ZooKeeper: two tables, and a picture."""
+"""Report of the database beside ZooKeeper: two tables, and a picture."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ OURS: Final = "virtuallog"
 THEIRS: Final = "ZooKeeper"
 CASES: Final = tuple((kind, outstanding) for kind in ("write", "read") for outstanding in (1, 64, 256))
 RATES: Final = {("write", 64): 1.0, ("write", 256): 1.0, ("read", 64): 0.5, ("read", 256): 0.5}
-"""Of ZooKeeper's: what is to be reached."""
+"""Target rates, relative to ZooKeeper's."""
 WAITS: Final = {("write", 1): 2.0}
 """Median latency, of ZooKeeper's: what is not to be exceeded."""
 
 
 @attrs.frozen(kw_only=True)
 class DatabasePlan:
-    """What is measured."""
+    """Plan of a measurement."""
 
     rounds: int
     seconds: float
     size: int = 100
-    """Of a value, in bytes."""
+    """Bytes of a value."""
     cases: Sequence[tuple[str, int]] = CASES
     """Kind of operation, and how many are outstanding."""
 
@@ -46,10 +46,10 @@ class DatabaseSample:
     client_us: float
     """CPU time of an operation."""
     servers_us: float
-    """The same, of all three together."""
+    """CPU time of all three servers together, in microseconds."""
 
     def line(self) -> str:
-        """For people."""
+        """One line of text."""
         return (
             f"{self.kind:>6} {self.outstanding:>4} outstanding, {self.system}: {self.ops_per_s:,.0f}/s, p50 {self.p50_ms:.2f} ms, "
             f"CPU us: client {self.client_us:.1f}, servers {self.servers_us:.1f}"

@@ -23,12 +23,11 @@ import trio
 
 from virtuallog.connect import connect, open_services_to
 from virtuallog_lab.experiments.churn.churn import open_database_cluster
-from virtuallog_lab.experiments.contestants.contestant import PeerError
 from virtuallog_lab.experiments.contestants.debian import BUSY, debian_contestants, run_script
 from virtuallog_lab.experiments.database.report import OURS, THEIRS, DatabasePlan, DatabaseSample, draw, report
 from virtuallog_lab.harness.machine import Machine
 from virtuallog_lab.harness.orderer import ASKED, find_orderer
-from virtuallog_lab.harness.program import run_to_end
+from virtuallog_lab.harness.program import PeerError, run_to_end
 from virtuallog_lab.harness.report import Form, form_options, picture_option, tell
 from virtuallog_server.process import log_output
 
@@ -37,14 +36,15 @@ KEYS: Final = 100
 WARM_SECONDS: Final = 1.0
 """Before each measurement."""
 ATTEMPTS: Final = 3
-"""Of a measurement of ZooKeeper's, which on a busy machine may lose its leader and close all connections. We get one."""
+"""Attempts of a measurement of ZooKeeper, which on a busy machine may lose its leader and close all
+connections. The database gets one."""
 
 
 class Served(Protocol):
     """A system that runs."""
 
     async def measure(self, kind: str, outstanding: int, plan: DatabasePlan) -> DatabaseSample:
-        """For `plan.seconds`.
+        """Measure for `plan.seconds`.
 
         Raises:
             PeerError: an operation has failed.
@@ -142,7 +142,9 @@ class Theirs:
 
 @click.command()
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1, 1000))
-@click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.5, 600), help="Of one measurement.")
+@click.option(
+    "--seconds", default=5.0, show_default=True, type=click.FloatRange(0.5, 600), help="Length of one measurement."
+)
 @click.option("--size", default=100, show_default=True, type=click.IntRange(1, 1 << 20), help="Bytes of a value.")
 @click.option(
     "--peers-dir",

@@ -33,11 +33,11 @@ class InjectedFault:
     at: float
     """Just before it was done."""
     until: float
-    """When everything was mended."""
+    """Time at which everything was mended."""
     by_itself: bool
-    """Whether appends resumed without a reconfiguration by hand."""
+    """True if appends resumed without a reconfiguration by hand."""
     fallen: tuple[NodeId, ...] = ()
-    """Nodes that have ended though nobody had killed them."""
+    """Nodes that have ended without being killed."""
 
 
 FaultInjector: TypeAlias = Callable[[Trial, float], Awaitable[InjectedFault]]
@@ -72,7 +72,7 @@ async def kill_orderer(kind: str, trial: Trial, patience_seconds: float) -> Inje
 
 
 async def kill_all(trial: Trial, patience_seconds: float) -> InjectedFault:
-    """As in a power failure, but for what the kernel has not yet written."""
+    """Kill all processes, as in a power failure, but the kernel's unwritten pages survive."""
     at = trial.workload.elapsed
     await trial.cluster.kill(*trial.cluster.nodes)
     await trial.restart(*trial.cluster.nodes)
@@ -104,7 +104,7 @@ def kinds_of(blows: Sequence[InjectedFault]) -> list[str]:
 
 
 def recovery_seconds(evidence: Evidence[list[InjectedFault]], kind: str) -> list[float]:
-    """From each blow of a kind to the end of the longest pause that followed it."""
+    """Seconds from each fault of a kind to the end of the longest pause that followed it."""
     return [
         longest_pause(evidence.times, blow.at, blow.until).stop - blow.at
         for blow in evidence.result
@@ -113,7 +113,8 @@ def recovery_seconds(evidence: Evidence[list[InjectedFault]], kind: str) -> list
 
 
 async def wait_or_help(trial: Trial, patience_seconds: float) -> bool:
-    """Whether an append that was offered from now on has been acknowledged in time; makes sure that one will be."""
+    """Returns True if an append offered from now on was acknowledged in time; makes sure that one
+    will be."""
     now = trial.workload.elapsed
     if await trial.wait_acknowledged(now, patience_seconds):
         return True

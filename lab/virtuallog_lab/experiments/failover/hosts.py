@@ -3,14 +3,15 @@
 
     python -m virtuallog_lab.experiments.failover.hosts --rounds 3
 
-    cut     the cable of the host that orders entries is pulled: nothing comes, nothing goes, nobody is told
+    cut     the cable of the host that orders entries is pulled: nothing comes, nothing goes, without an error to either side
     deaf    nothing that others send reaches it; what it sends arrives
     mute    nothing that it sends arrives; it hears all
     split   it and the other nodes do not reach each other; the client reaches all of them
 
-Each lasts `--hold` seconds, then is healed. Nobody helps: the others must notice and continue elsewhere, the client must find
-that out, and the former sequencer, which lives and knows nothing of it, must acknowledge nothing. Time runs to the end of
-the longest stretch without acknowledgements. Afterwards everything is read back: exit code 0 means that appends came back by
+Each lasts `--hold` seconds, then is healed. There is no operator: the others must notice and
+continue elsewhere, the client must find that out, and the former sequencer, which lives and knows
+nothing of it, must acknowledge nothing. Time runs to the end of the longest stretch without
+acknowledgements. Afterwards everything is read back: exit code 0 means that appends came back by
 themselves every time, and that nothing is lost, doubled or reordered.
 """
 
@@ -87,13 +88,13 @@ FAULTS: Final[Mapping[str, tuple[Wire, Wire]]] = {
     "mute": (partial(_silence, change=Network.block), partial(_silence, change=Network.unblock)),
     "split": (partial(_split, change=Network.block), partial(_split, change=Network.unblock)),
 }
-"""How to make each, and how to heal it."""
+"""Functions that cause each fault, and that heal it."""
 
 
 async def _strike(
     network: Network, hold_seconds: float, kind: str, trial: Trial, patience_seconds: float
 ) -> InjectedFault:
-    """For as long as it is held, appends must go on after a while; then it is healed."""
+    """Inject a fault and hold it; appends must go on after a while. Then heal it."""
     make, heal = FAULTS[kind]
     victim, at = str(await trial.orderer()), trial.workload.elapsed
     make(network, victim)
@@ -162,7 +163,7 @@ async def run(
 
 
 @click.command()
-@click.option("--rounds", default=3, show_default=True, type=click.IntRange(1, 1000), help="Of each fault.")
+@click.option("--rounds", default=3, show_default=True, type=click.IntRange(1, 1000), help="Repetitions of each fault.")
 @click.option("--fault", "faults", multiple=True, type=click.Choice([*FAULTS]), help="Only this one; may be repeated.")
 @click.option("--hold", default=10.0, show_default=True, type=click.FloatRange(1, 50), help="Seconds.")
 @click.option("--outstanding", default=64, show_default=True, type=click.IntRange(1, 4096))

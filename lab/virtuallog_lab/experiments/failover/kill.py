@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""What deaths cost a client: nodes killed and stopped under load, and the time until appends are acknowledged again.
+"""Cost of deaths for a client: nodes killed and stopped under load, and the time until appends are
+acknowledged again.
 
     python -m virtuallog_lab.experiments.failover.kill --sequencers 50 --blackouts 20 --stops 1 --picture kill.png
 
-    sequencer    kill -9 of the node that orders entries. Nobody helps: the others must notice, and continue elsewhere.
+    sequencer    kill -9 of the node that orders entries. There is no operator: the others must notice, and continue elsewhere.
                  The dead node is started again once that is done.
     coordinator  the same with `--loglet paxos`, where another replica is elected and the chain stays as it is.
     blackout     kill -9 of all nodes at once; all are started again at once. Their start is part of the time.
@@ -32,7 +33,7 @@ from virtuallog_lab.harness.report import Form, form_options, keep_option, pictu
 from virtuallog_lab.harness.trial import Evidence, TrialLoad, run_trial, temporary_cluster
 
 ORDERERS: Final = {"native": "sequencer", "paxos": "coordinator"}
-"""What orders entries, by kind of the loglet."""
+"""Name of the role that orders entries, by kind of the loglet."""
 
 
 async def run(

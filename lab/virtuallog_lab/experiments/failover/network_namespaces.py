@@ -3,9 +3,9 @@
     vl<pid>-1 .. vl<pid>-3, vl<pid>-client     hosts: an interface eth0 and an address each; nothing else is shared but the disk
     vl<pid>-switch                             the bridge, with one port for each host
 
-Each host has its own kernel stack: what is cut off here is cut off like a machine whose cable is pulled, without a
-word to either side. One direction is cut by a neighbour entry that names a machine which is not there: packets leave, and
-nobody takes them. Neither needs a firewall. The machine's own network is not touched.
+Each host has its own kernel stack: a cut is like a pulled cable, silent on either side. One
+direction is cut by a neighbour entry that names a missing machine: packets leave, and arrive
+nowhere. Neither needs a firewall. The machine's own network is not touched.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SUBNET: Final = "10.231.7"
 NOBODY: Final = "02:00:00:00:00:01"
 """The address of an interface that does not exist."""
 CLONE_NEWNET: Final = 0x40000000
-"""Of linux/sched.h, for `setns`."""
+"""Constant of linux/sched.h, for `setns`."""
 CLIENT: Final = "client"
 
 
@@ -42,7 +42,7 @@ class Network:
         return f"{SUBNET}.{self.hosts.index(host) + 1}"
 
     def within(self, host: str) -> tuple[str, ...]:
-        """What to put before a command, so that it runs on a host."""
+        """Prefix of a command that makes it run on a host."""
         return ("ip", "netns", "exec", _namespace(host))
 
     def enter(self, host: str) -> None:

@@ -1,4 +1,5 @@
-"""Extends a chain often, and looks at what stays of it in the register and on the nodes. See `growth.py`."""
+"""Extends a chain often, and measures what stays of it in the register and on the nodes. See
+`growth.py`."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from virtuallog_lab.harness.report import tell
 from virtuallog_server.local_cluster.supervisor import LocalCluster
 
 LOOKS: Final = 10
-"""How often the cluster is looked at on the way."""
+"""Number of looks at the cluster on the way."""
 FILLED_EVERY: Final = 2
 """Each second loglet gets an entry: the others leave the chain as soon as they are closed."""
 TRIM_EVERY: Final = 50
@@ -31,9 +32,9 @@ class ChainLook:
     """The largest so far: just before a trim."""
     segments: int
     resident_bytes: int
-    """Of the largest node."""
+    """Bytes of the largest node."""
     disk_bytes: int
-    """Of the node that takes most, and of it the votes for the register alone in `metastore_bytes`."""
+    """Bytes of the node that takes most; its votes for the register alone are in `metastore_bytes`."""
     metastore_bytes: int
     per_s: float
     """Reconfigurations a second, since the look before."""

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What a log costs as it grows: memory, disk, restarts, reads and throughput at 1,000,000 and at 10,000,000 entries.
+"""Cost of a log as it grows: memory, disk, restarts, reads and throughput at 1,000,000 and at
+10,000,000 entries.
 
     python -m virtuallog_lab.experiments.growth.growth --bare ../shared/limits/bare_pipeline.py
     python -m virtuallog_lab.experiments.growth.growth --entries 100000,200000 --reconfigurations 200
@@ -47,7 +48,7 @@ def _numbers(_: click.Context, __: click.Parameter, text: str) -> list[int]:
 @click.option(
     "--bare", metavar="SCRIPT", type=click.Path(exists=True, dir_okay=False), envvar="VIRTUALLOG_BARE_PIPELINE"
 )
-@click.option("--seconds", default=5.0, show_default=True, help="Of a run of the bare pipeline.")
+@click.option("--seconds", default=5.0, show_default=True, help="Length of a run of the bare pipeline.")
 @form_options
 def main(
     *,
@@ -69,7 +70,7 @@ def main(
 async def run(
     entries: list[int], size: int, outstanding: int, reconfigurations: int, bare: str | None, seconds: float
 ) -> tuple[list[Stage], Trimmed | None, list[ChainLook]]:
-    """On a cluster of its own. The arguments are the options.
+    """Run on a new cluster. The arguments are the options.
 
     Raises:
         VirtualLogError: something could not be done.

@@ -1,4 +1,4 @@
-"""Growth in tables, with the targets beside the figures. See `growth.py`."""
+"""Report of growth: tables with the targets beside the figures. See `growth.py`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from virtuallog_lab.harness.report import Report, Table
 MEMORY_BYTES_MAX: Final = 600 << 20
 RESTART_SECONDS_MAX: Final = 10.0
 CHANGE_MAX: Final = 0.20
-"""Of throughput (relative to the bare pipeline) and memory, from the first stage to the last."""
+"""Most change of throughput (relative to the bare pipeline) and memory, from the first stage to the
+last."""
 MIB: Final = 1 << 20
 
 

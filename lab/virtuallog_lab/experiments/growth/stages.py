@@ -1,4 +1,4 @@
-"""Fills a log stage by stage, and looks at every process after each. See `growth.py`."""
+"""Fills a log stage by stage, and measures every process after each. See `growth.py`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MEASURED_ENTRIES: Final = 500_000
 RESTART_SECONDS_MAX: Final = 300.0
 POLL_SECONDS: Final = 0.02
 SETTLE_SECONDS: Final = 15.0
-"""How long files may take to go after a trim; they have gone when nothing has changed for a fifth of it."""
+"""Seconds for files to go after a trim; they have gone when nothing has changed for a fifth of it."""
 READ_ENTRIES_MAX: Final = 1_000_000
 CLOCK: Final = SystemClock()
 
@@ -37,9 +37,9 @@ class Memory:
     """Resident bytes."""
 
     sequencer: int
-    """Of the node whose process orders, and stores as well."""
+    """Memory of the node whose process orders, and stores as well."""
     servers: int
-    """Of the largest other node."""
+    """Memory of the largest other node."""
     client: int
 
 
@@ -54,9 +54,9 @@ class Stage:
     restarted_memory: int
     """Resident bytes of the node that was started again."""
     restart_seconds: float
-    """From the start of the process until it answers for the loglet with all that it held."""
+    """Seconds from the start of the process until it answers for the loglet with all that it held."""
     disk_bytes: int
-    """Of the largest node."""
+    """Disk bytes of the largest node."""
     reads_per_s: float
 
     @property
@@ -74,7 +74,7 @@ class Trimmed:
     before_bytes: int
     after_bytes: int
     seconds: float
-    """Until it was like that."""
+    """Seconds until that state."""
 
 
 async def grow(
@@ -186,7 +186,7 @@ async def _trim(cluster: LocalCluster, log: VirtualLog) -> Trimmed:
 
 
 def resident_bytes(pid: int | None) -> int:
-    """Of a process that runs; 0 for one that does not."""
+    """Resident bytes of a running process; 0 if it does not run."""
     if pid is None:
         return 0
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()

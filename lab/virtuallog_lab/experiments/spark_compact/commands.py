@@ -21,13 +21,13 @@ from virtuallog_server.local_cluster.supervisor import PROGRAM
 
 POLL_SECONDS: Final = 0.01
 LIMIT_SECONDS: Final = 900.0
-"""For one command. A JVM starts in seconds where there is nothing else to do."""
+"""Seconds for one command. A JVM starts in seconds where there is nothing else to do."""
 SPARK: Final = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
 
 
 @attrs.frozen
 class Commands:
-    """Of one cluster.
+    """Commands of one cluster.
 
     Args:
         cluster: its cluster.toml.
@@ -57,7 +57,7 @@ class Commands:
         raise UnavailableError(f"{_shown(arguments)} takes more than {LIMIT_SECONDS:g} s")
 
     async def tell(self, *arguments: str) -> Any:
-        """What a command of Spark prints as JSON."""
+        """JSON output of a command of Spark."""
         return json.loads(await self.run("spark", *arguments, *SPARK, "--json"))
 
     async def kill_when(self, moment: Callable[[], bool], *arguments: str) -> bool:

@@ -58,7 +58,7 @@ def main(*, writes: int, keys: int, size: int, outstanding: int, keep: Path | No
 
 
 async def run(plan: CompactionPlan, keep: Path | None = None) -> CompactionFindings:
-    """On a cluster of its own; `keep`, an absolute path, is where all of it stays.
+    """Run on a new cluster; `keep`, an absolute path, is where all of it stays.
 
     Raises:
         VirtualLogError: something could not be done.

@@ -1,4 +1,4 @@
-"""What `spark_compact.py` has seen, in tables."""
+"""Report of a compaction run, in tables."""
 
 from __future__ import annotations
 

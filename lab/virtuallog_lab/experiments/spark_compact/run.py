@@ -1,4 +1,4 @@
-"""One run of `spark_compact.py`: what is done, step after step, and what is compared in the end."""
+"""One run of `compact.py`: its steps, one after the other, and the comparison in the end."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ SEGMENTS: Final = 5
 """Closed ones, which are archived."""
 GRACE_SECONDS: Final = 5
 TRIM_SECONDS: Final = 300.0
-"""For servers to take snapshots past a compaction, and to trim; or to let go of what is archived."""
+"""Seconds for servers to take snapshots past a compaction, and to trim; or to drop what is
+archived."""
 SNAPSHOT_PART: Final = 0.2
-"""Of all writes: so much log is between two snapshots of a server. More than is written between a compaction and the end of
-a restore, so that no peer has a newer snapshot than the place."""
+"""Share of all writes between two snapshots of a server. More than is written between a compaction
+and the end of a restore, so that no peer has a newer snapshot than the place."""
 STEP_PART: Final = 0.05
-"""Of all writes: so many while a command runs."""
+"""Share of all writes while a command runs."""
 REJOIN_PART: Final = 0.02
-"""So many while a server comes back."""
+"""Share of all writes while a server comes back."""
 _RESTORED: Final = re.compile(r"restored a snapshot .*position=(\d+) +source=(.*)")
 _COMPACTION: Final = "the compaction at"
 
@@ -55,7 +56,7 @@ class CompactionPlan:
 
 @attrs.frozen(kw_only=True)
 class Step:
-    """What was done, and what was there then."""
+    """A step, and the state after it."""
 
     what: str
     seconds: float
@@ -64,22 +65,22 @@ class Step:
 
 @attrs.frozen(kw_only=True)
 class CompactionFindings:
-    """What came of it."""
+    """Findings of a run."""
 
     plan: CompactionPlan
     steps: Sequence[Step]
     compactions: Sequence[Mapping[str, Any]]
-    """As the command has told each."""
+    """Result of each compaction, as the command printed it."""
     archived: int
     """Segments."""
     kills: Sequence[str]
-    """Where a compaction was killed, which the same command has ended then."""
+    """Points at which a compaction was killed, which the same command has ended then."""
     restored_at: int | None
     """Position at which the wiped server has begun with a compaction; None: it has not."""
     writes: int
     """Acknowledged."""
     checksums: Mapping[int, int]
-    """Of all znodes, by server."""
+    """Checksum of all znodes, by server."""
     problems: Sequence[str]
 
     def plain(self) -> dict[str, Any]:
@@ -91,7 +92,7 @@ class CompactionFindings:
 
 @attrs.define(eq=False)
 class CompactionExperiment:
-    """See `spark_compact.py`."""
+    """The experiment of `compact.py`."""
 
     plan: CompactionPlan
     cluster: LocalCluster
@@ -99,9 +100,9 @@ class CompactionExperiment:
     services: Services
     observer: SizeObserver
     place: Path
-    """Where compactions are; the servers know."""
+    """Place of compactions, which the servers know."""
     folder: Path
-    """For everything else."""
+    """Folder for everything else."""
     _load: ChurnLoad = attrs.field(init=False)
     _commands: Commands = attrs.field(init=False)
     _steps: list[Step] = attrs.field(factory=list, init=False)
@@ -114,7 +115,7 @@ class CompactionExperiment:
         self._commands = Commands(self.cluster.file_path, self.folder)
 
     async def run(self) -> CompactionFindings:
-        """All of it.
+        """Run the whole experiment.
 
         Raises:
             VirtualLogError: something could not be done.
@@ -189,7 +190,7 @@ class CompactionExperiment:
         await self._compact()
 
     async def _killed(self, what: str, pattern: str) -> None:
-        """As soon as there is one file more like that."""
+        """Kill a command as soon as there is one file more of this kind."""
         before = len(list(self.place.glob(pattern)))
         if await self._commands.kill_when(lambda: len(list(self.place.glob(pattern))) > before, "compact", *self._to):
             self._kills.append(what)

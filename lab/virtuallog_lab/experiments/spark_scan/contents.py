@@ -1,4 +1,5 @@
-"""Entries that `spark.py` appends, and what every reader must find: how many, of how many bytes, with which checksum.
+"""Entries that the scan appends, and the result that every reader must find: count, bytes and
+checksum.
 
 Payloads are text of random hexadecimal digits, which Parquet's compression halves, as it may do with ids and numbers. The checksum is
 the sum of the CRC32 of each payload: any reader can work it out in any order and in parts, and Spark has it in SQL. A payload that is
@@ -29,7 +30,7 @@ _DIGITS: Final = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
 
 @attrs.frozen
 class Contents:
-    """What a reader has found, or should."""
+    """Found or expected contents."""
 
     count: int = 0
     bytes: int = 0
@@ -43,7 +44,7 @@ class Contents:
 
 
 def contents_of(payloads: Iterable[bytes]) -> Contents:
-    """Of these payloads, one after the other."""
+    """Contents of these payloads, one after the other."""
     count = size = checksum = 0
     for payload in payloads:
         count += 1
@@ -53,7 +54,7 @@ def contents_of(payloads: Iterable[bytes]) -> Contents:
 
 
 def make_payloads(number: int, size: int) -> list[bytes]:
-    """Those of a batch; the same for the same number."""
+    """Payloads of a batch; the same for the same number."""
     text = _DIGITS[np.random.default_rng(number).integers(0, 16, BATCH * size, dtype=np.uint8)].tobytes()
     return [text[start : start + size] for start in range(0, BATCH * size, size)]
 
@@ -63,14 +64,14 @@ class Loaded:
     """A log that has been filled."""
 
     parts: dict[int, Contents] = attrs.field(factory=dict)
-    """Of each batch, by its first position."""
+    """Contents of each batch, by its first position."""
 
     @property
     def count(self) -> int:
         return sum(part.count for part in self.parts.values())
 
     def prefixes(self, sizes: Sequence[int]) -> dict[int, Contents]:
-        """What the first so many entries are, for multiples of BATCH."""
+        """Contents of the first so many entries, for multiples of BATCH."""
         found, total = dict[int, Contents](), Contents()
         for position in sorted(self.parts):
             total += self.parts[position]

@@ -1,4 +1,4 @@
-"""A plain reader of a log, in a process of its own: what `spark.py` compares Spark with.
+"""A plain reader of a log, in a process of its own, with which Spark is compared.
 
     python -m virtuallog_lab.experiments.spark_scan.plain_reader CLUSTER.toml STOP
 
@@ -36,12 +36,12 @@ from virtuallog_lab.experiments.spark_scan.contents import Contents, contents_of
 from virtuallog_lab.harness.trial import set_up_client
 
 LIMIT_SECONDS: Final = 1800.0
-"""For one run, on a machine that is busy."""
+"""Seconds for one run, on a busy machine."""
 
 
 @attrs.frozen(kw_only=True)
 class PlainRun:
-    """What came of it."""
+    """Result of a plain reader."""
 
     contents: Contents
     seconds: float
@@ -61,7 +61,7 @@ def by_batches(piece: Sequence[Placed]) -> Contents:
 
 
 def read(cluster: Path, stop: int, look: Callable[[Sequence[Placed]], Contents]) -> PlainRun:
-    """In this process.
+    """Read in this process.
 
     Raises:
         VirtualLogError: as `scan`.
@@ -77,7 +77,7 @@ def read(cluster: Path, stop: int, look: Callable[[Sequence[Placed]], Contents])
 
 
 async def run(cluster: Path, stop: int, *, batches: bool = False) -> PlainRun:
-    """In a process of its own.
+    """Read in a process of its own.
 
     Raises:
         UnavailableError: it failed, or took too long; its last line says why.

@@ -1,4 +1,5 @@
-"""CPU time and memory of Spark and of the servers, told apart: of this process's descendants, from /proc (Linux).
+"""CPU time and memory of Spark and of the servers, by role: of this process's descendants, from
+/proc (Linux).
 
 virtuallog_lab.experiments.spark_scan.scan --- node, node, node        servers
    |  '-------- java                    jvm: the driver, which in local mode runs the tasks, too
@@ -20,22 +21,23 @@ from virtuallog.contract.ports import Clock
 
 ROLES: Final = ("jvm", "python", "servers")
 LOOK_SECONDS: Final = 1.0
-"""Each look reads a line of every process of the machine, some milliseconds of CPU."""
+"""Seconds between looks. Each reads a line of every process of the machine, some milliseconds of
+CPU."""
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 @attrs.frozen(kw_only=True)
 class Process:
-    """What /proc/PID/stat says."""
+    """One process, from /proc/PID/stat."""
 
     pid: int
     parent: int
     name: str
     cpu_seconds: float
-    """Of its threads, those that have ended included."""
+    """CPU seconds of its threads, ended ones included."""
     ended_seconds: float
-    """Of its children that have ended, and of theirs."""
+    """CPU seconds of its ended children, and of theirs."""
     resident_bytes: int
 
 
@@ -46,15 +48,15 @@ class ProcessUsage:
     at: float
     """Seconds since the beginning."""
     stage: str
-    """What was done then."""
+    """Stage of the run at that time."""
     jvm: int
-    """Of the largest: the archive job has one of its own."""
+    """Bytes of the largest JVM: the archive job has one of its own."""
     python: int
-    """Of all workers of Spark."""
+    """Bytes of all Python workers of Spark."""
     worker: int
-    """Of the largest of them."""
+    """Bytes of the largest worker."""
     servers: int
-    """Of the largest."""
+    """Bytes of the largest server."""
 
 
 def parse_stat(text: str) -> Process:
@@ -104,7 +106,7 @@ class ProcessObserver:
     clock: Clock
     began: float
     stage: str = ""
-    """What is done now, said by whoever does it."""
+    """Present stage, set by the code that runs it."""
     looks: list[ProcessUsage] = attrs.field(factory=list, init=False)
 
     def cpu(self) -> dict[str, float]:
@@ -112,7 +114,7 @@ class ProcessObserver:
         return cpu_of(self._roles())
 
     async def watch(self) -> None:
-        """Until it is cancelled."""
+        """Look until cancelled."""
         while True:
             self.looks.append(self._look())
             await self.clock.sleep(LOOK_SECONDS)

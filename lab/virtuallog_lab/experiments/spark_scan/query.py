@@ -1,4 +1,4 @@
-"""What `spark.py` asks Spark, and how Spark is opened for it.
+"""The query of the scan, and the Spark session for it.
 
 *The query* is that of a user who checks what is in a log: how many entries there are, of how many bytes, and a checksum of their
 payloads. Spark has no way of leaving out a payload there: it goes through the socket to the JVM, into a row, and through CRC32.
@@ -30,8 +30,9 @@ QUERY: Final = ("count(payload)", "sum(size)", "sum(crc32(payload))")
 
 @asynccontextmanager
 async def opened_spark(cores: int, folder: Path) -> AsyncIterator[SparkSession]:
-    """Spark on so many cores of this machine, with its defaults but for where it writes, and Java with all of its heap from the start:
-    else it takes more of what it may have for a long while, whatever it does, and nobody could tell growth from that.
+    """Open Spark on so many cores of this machine. It has its defaults but for its output folders,
+    and Java has all of its heap from the start: otherwise Java takes more of its heap for a long
+    while under any load, which would look like growth.
 
     Raises:
         UnsupportedError: no Java here that Spark can use.
@@ -48,12 +49,12 @@ async def opened_spark(cores: int, folder: Path) -> AsyncIterator[SparkSession]:
 
 
 async def ask(spark: SparkSession, cluster: Path, stop: int) -> Contents:
-    """The query, over everything below `stop`. Cancelled, nobody waits for Spark."""
+    """Run the query over everything below `stop`. Cancellation does not wait for Spark."""
     return await _contents(partial(_log, spark, cluster, stop))
 
 
 async def ask_files(spark: SparkSession, cluster: Path, stop: int) -> Contents:
-    """The same of the archived part, by `read_archives`."""
+    """Run the query over the archived part, by `read_archives`."""
 
     def table() -> DataFrame:
         archived = read_archives(spark, cluster)

@@ -1,4 +1,4 @@
-"""What `spark.py` has measured, in tables."""
+"""Report and picture of a Spark scan: tables of rates, CPU times and memory, and a plot."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from virtuallog_lab.harness.machine import Machine
 from virtuallog_lab.harness.report import Report, Table
 
 MIB: Final = 1 << 20
+
+
+COLOURS: Final = {"jvm": "tab:orange", "python": "tab:blue", "servers": "tab:green"}
 
 
 def report(machine: Machine, found: ScanFindings) -> Report:
@@ -92,13 +95,8 @@ def _besides(found: ScanFindings) -> Table:
     return Table("What no rate contains", ["what", "measured"], rows)
 
 
-# FOLDED from bench.spark_picture: Draws what `spark.py` has measured: cost against size, how fast each reader was, and memory over the run.
-
-COLOURS: Final = {"jvm": "tab:orange", "python": "tab:blue", "servers": "tab:green"}
-
-
 def draw(found: ScanFindings, path: Path) -> None:
-    """Write a PNG."""
+    """Draw cost against size, the rate of each reader, and memory over the run; writes a PNG."""
     import matplotlib as mpl  # slow to import, and needed only here
 
     mpl.use("Agg")

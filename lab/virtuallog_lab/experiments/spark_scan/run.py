@@ -1,8 +1,10 @@
-"""One run of `spark.py`: the log is filled, read plainly and with Spark, archived with Spark, and read again from the archive.
+"""One run of `scan.py`: the log is filled, read plainly and with Spark, archived with Spark, and
+read again from the archive.
 
-Whatever is compared is measured in turn, so that a machine that is slow for a while is slow for both. Every reader has to find what was
-appended. A session of Spark is warmed up before anything of it counts: Java compiles what runs often, and a first query costs
-several times as much; what it costs is kept as well.
+Compared readers are measured in turn, so that a machine that is slow for a while is slow for both.
+Every reader has to find what was appended. A session of Spark is warmed up before anything of it
+counts: Java compiles what runs often, and a first query costs several times as much; its cost is
+recorded as well.
 """
 
 from __future__ import annotations
@@ -32,11 +34,11 @@ LIVE: Final = "live log"
 ARCHIVE: Final = "archive"
 """Through the data source, as the live log."""
 FILES: Final = "read_archives"
-"""The same files, read by Spark itself."""
+"""The archive's files, read by Spark itself."""
 SHARES: Final = (10, 5, 2, 1)
 """The sizes that are measured are the log divided by these."""
 WARM_UP: Final = 0
-"""In place of a number of cores."""
+"""Stands for a number of cores."""
 WARM_ROUNDS: Final = 4
 """Queries of a session before those that count."""
 ARCHIVE_SECONDS: Final = 3600.0
@@ -51,11 +53,11 @@ class ScanPlan:
     size: int
     rounds: int
     cores: int
-    """Of the larger Spark; the smaller has one."""
+    """Cores of the larger Spark; the smaller has one."""
 
     @property
     def sizes(self) -> list[int]:
-        """How many entries are read, ascending."""
+        """Numbers of entries to read, ascending."""
         return sorted({self.entries // share // BATCH * BATCH for share in SHARES})
 
 
@@ -66,7 +68,7 @@ class ScanResult:
     what: str
     """PLAIN, BATCHES, LIVE, ARCHIVE or FILES."""
     cores: int
-    """Of Spark; 0 of plain readers."""
+    """Cores of Spark; 0 for plain readers."""
     entries: int
     seconds: float
     cpu: Mapping[str, float]
@@ -87,7 +89,7 @@ class Cold:
     """Spark from its start until it is warm."""
 
     start_seconds: float
-    """Until there is a session: the JVM, and what Spark does first."""
+    """Seconds until there is a session: the JVM, and Spark's initial work."""
     first_seconds: float
     """The first query, of the smallest size, with the start of workers."""
 
@@ -97,15 +99,15 @@ class Archived:
     """The job that archives."""
 
     seconds: float
-    """Of the command, with the start of its JVM."""
+    """Seconds of the command, with the start of its JVM."""
     bytes: int
-    """Of the files."""
+    """Bytes of the files."""
     files: int
 
 
 @attrs.frozen(kw_only=True)
 class ScanFindings:
-    """What came of it."""
+    """Findings of a run."""
 
     plan: ScanPlan
     contents: Contents
@@ -122,19 +124,19 @@ class ScanFindings:
 
 @attrs.define(eq=False)
 class ScanExperiment:
-    """See above."""
+    """The experiment of `scan.py`."""
 
     plan: ScanPlan
     cluster: LocalCluster
     folder: Path
-    """For what is written on the way."""
+    """Folder for files written on the way."""
     observer: ProcessObserver
     _expected: dict[int, Contents] = attrs.field(factory=dict, init=False)
     _readings: list[ScanResult] = attrs.field(factory=list, init=False)
     _problems: list[str] = attrs.field(factory=list, init=False)
 
     async def run(self) -> ScanFindings:
-        """All of it.
+        """Run the whole experiment.
 
         Raises:
             VirtualLogError: something could not be done.
@@ -257,7 +259,7 @@ class ScanExperiment:
 
 
 def stage_of(what: str, cores: int, entries: int) -> str:
-    """What looks at memory are marked with while Spark reads so many entries."""
+    """Stage name of memory looks while Spark reads so many entries."""
     return f"{what} {f'local[{cores}]' if cores else 'warm-up'} {entries}"
 
 

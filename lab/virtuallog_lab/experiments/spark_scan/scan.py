@@ -4,10 +4,11 @@
     python -m virtuallog_lab.experiments.spark_scan.scan
     python -m virtuallog_lab.experiments.spark_scan.scan --entries 1000000 --markdown --picture spark.png
 
-Three nodes and 10,000,000 entries of 100 bytes. In one run, on one machine: the plain reader (`spark_plain.py`, which says what that
-is) and Spark read the live log in turn, in several sizes; then `virtuallog spark archive` moves all of it to files, and Spark reads
-these, on one core and on two. The query is that of `spark_query.py`. Each reader has to find every entry, byte and payload.
-Servers, readers and Spark share the machine. Of processes that run all the time memory is looked at once a second.
+Three nodes and 10,000,000 entries of 100 bytes. In one run, on one machine: the plain reader
+(`plain_reader.py`) and Spark read the live log in turn, in several sizes; then `virtuallog spark
+archive` moves all of it to files, and Spark reads these, on one core and on two. The query is that
+of `query.py`. Each reader has to find every entry, byte and payload. Servers, readers and Spark
+share the machine. Memory of long-running processes is measured once a second.
 
 It takes some 5 GB of disk where temporary files are (`TMPDIR`), all of which is removed, and needs Java.
 """
@@ -32,14 +33,16 @@ from virtuallog_lab.harness.report import Form, form_options, picture_option
 from virtuallog_lab.harness.trial import temporary_cluster
 
 CORES: Final = 2
-"""On more, three servers of one machine are what limits."""
+"""Default cores. On more, three servers of one machine are the limit."""
 
 
 @click.command()
 @click.option("--entries", default=10_000_000, show_default=True, type=click.IntRange(min=40 * BATCH))
 @click.option("--size", default=100, show_default=True, type=click.IntRange(min=1), help="Bytes of an entry.")
-@click.option("--rounds", default=3, show_default=True, type=click.IntRange(min=1), help="Of what is compared.")
-@click.option("--cores", default=CORES, show_default=True, type=click.IntRange(min=1), help="Of Spark.")
+@click.option(
+    "--rounds", default=3, show_default=True, type=click.IntRange(min=1), help="Rounds of the compared readers."
+)
+@click.option("--cores", default=CORES, show_default=True, type=click.IntRange(min=1), help="Cores of Spark.")
 @picture_option
 @form_options
 def main(*, entries: int, size: int, rounds: int, cores: int, picture: Path | None, form: Form) -> None:
@@ -53,9 +56,9 @@ def main(*, entries: int, size: int, rounds: int, cores: int, picture: Path | No
 
 
 async def run(plan: ScanPlan) -> ScanFindings:
-    """On a cluster of its own.
+    """Run on a new cluster.
 
-    Raises: as `ScanExperiment.run`; what Spark raises as one error of ours.
+    Raises: as `ScanExperiment.run`; errors of Spark as one VirtualLogError.
     """
     with explained(), tempfile.TemporaryDirectory(prefix="virtuallog-spark-") as folder:
         async with temporary_cluster() as cluster, trio.open_nursery() as nursery:

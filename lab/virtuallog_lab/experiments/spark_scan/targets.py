@@ -1,7 +1,8 @@
-"""What `spark.py` shall show, and what of it was shown.
+"""Targets of the scan, and how far they were met.
 
-Rates are medians of rounds that were measured in turn; the plain reader is that of `spark_plain.py`. Both ways of reading an archive stand
-beside the same target: the data source, whose rows go through Python, and `read_archives`, whose rows do not.
+Rates are medians of rounds that were measured in turn; the plain reader is that of
+`plain_reader.py`. Both ways of reading an archive have the same target: the data source, whose rows
+go through Python, and `read_archives`, whose rows do not.
 """
 
 from __future__ import annotations
@@ -25,15 +26,17 @@ from virtuallog_lab.experiments.spark_scan.run import (
 )
 
 LIVE_MIN: Final = 0.6
-"""Of the plain reader: the servers, workers and Java share the cores that the plain reader has for itself and the servers."""
+"""Least rate of the live log, relative to the plain reader: the servers, workers and Java share the
+cores that the plain reader has for itself and the servers."""
 ARCHIVE_MIN: Final = 5.0
-"""The same, of the archive."""
+"""Least rate of the archive, relative to the plain reader."""
 CORES_MIN: Final = 1.3
-"""Of the archive, all cores against one."""
+"""Least speed-up of the archive, all cores against one."""
 COST_MAX: Final = 1.15
 """CPU for a million rows, the largest size against the smallest."""
 MEMORY_MAX: Final = 1.15
-"""Of Java and the workers together: a second half against the first, and the largest size against the smallest."""
+"""Most memory of Java and the workers together: a second half against the first, and the largest
+size against the smallest."""
 
 
 @attrs.frozen
@@ -67,7 +70,7 @@ class ScanTarget:
     is_least: bool
 
     def row(self) -> list[str]:
-        """For the table."""
+        """Row of the table."""
         wanted = f"at {'least' if self.is_least else 'most'} {self.limit:g}"
         if not self.value or not self.over:
             return [self.what, "-", wanted, "-"]
@@ -88,12 +91,13 @@ def memory(looks: Iterable[ProcessUsage]) -> float:
 
 
 def long_looks(found: ScanFindings) -> list[ProcessUsage]:
-    """Those while Spark read all of the live log, on all cores."""
+    """Looks while Spark read all of the live log, on all cores."""
     return [look for look in found.looks if look.stage == stage_of(LIVE, found.plan.cores, found.plan.entries)]
 
 
 def short_looks(found: ScanFindings) -> list[ProcessUsage]:
-    """Those while it read a tenth, before it ever read all: memory that was taken once is seldom given back."""
+    """Looks while it read a tenth, before it ever read all: memory that was taken once is seldom
+    given back."""
     tenth, long = found.plan.sizes[0], long_looks(found)
     stages = {stage_of(LIVE, cores, tenth) for cores in (WARM_UP, found.plan.cores)}
     return [look for look in found.looks if look.stage in stages and (not long or look.at < long[0].at)]

@@ -1,8 +1,10 @@
-"""Whether the table has what the log has, and the log what was acknowledged: each entry once, and unchanged.
+"""Comparison of the table with the log, and of the log with the acknowledgements: each entry once,
+and unchanged.
 
-Both are the same comparison, of numbers: each thing has a key, which must be there once, and a value. Of an entry of the log the key is
-its position, the value a digest of position and payload; of an acknowledged append the key says which one it is, the value
-where it was told to be. A million of them are 16 MB, and compared in a moment. The sum of the digests is a checksum that does not
+Both are the same comparison, of numbers: each item has a key, which must be there once, and a
+value. For an entry of the log the key is its position, the value a digest of position and payload.
+For an acknowledged append the key identifies it, the value is its acknowledged position. A million
+of them are 16 MB, and compared in a moment. The sum of the digests is a checksum that does not
 depend on the order.
 """
 
@@ -25,7 +27,7 @@ from virtuallog_lab.experiments.spark_stream.load import Chunk, key_of
 from virtuallog_lab.workload.entries import Entry
 
 DIGEST_BYTES: Final = 7
-"""So that it fits into Spark's BIGINT."""
+"""Bytes of a digest; it fits into Spark's BIGINT."""
 DIGEST_SQL: Final = (
     "cast(conv(substr(sha2(concat(unhex(lpad(hex(position), 16, '0')), payload), 256), "
     f"1, {2 * DIGEST_BYTES}), 16, 10) AS BIGINT)"
@@ -38,7 +40,7 @@ Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 @attrs.frozen(eq=False)
 class Entries:
-    """See above; both are of one length."""
+    """Keys and values, of one length."""
 
     keys: Numbers
     values: Numbers
@@ -53,17 +55,17 @@ class Entries:
 
     @property
     def checksum(self) -> int:
-        """Of the values, in any order; one that is there twice counts twice."""
+        """Checksum of the values, in any order; a value that is there twice counts twice."""
         return int(self.values.astype(np.uint64).sum(dtype=np.uint64))
 
 
 def digest(position: int, payload: bytes) -> int:
-    """Of one entry of the log."""
+    """Digest of one entry of the log."""
     return int.from_bytes(sha256(position.to_bytes(8, "big") + payload).digest()[:DIGEST_BYTES], "big")
 
 
 def differences(expected: Entries, found: Entries, what: str) -> list[str]:
-    """What is wrong with `found`; `expected` has each key once."""
+    """Problems with `found`; `expected` has each key once."""
     keys, firsts, counts = np.unique(found.keys, return_index=True, return_counts=True)
     in_both, here, there = np.intersect1d(keys, expected.keys, assume_unique=True, return_indices=True)
     wrong = {
@@ -76,8 +78,8 @@ def differences(expected: Entries, found: Entries, what: str) -> list[str]:
 
 
 def unacknowledged(chunks: Sequence[Chunk], found: Entries) -> list[str]:
-    """What is wrong with the appends that are in the log: each that was acknowledged must be there once, where it was told to be; one
-    whose outcome is unknown may be there, once."""
+    """Problems with the appends in the log: each acknowledged one must be there once, at its
+    acknowledged position; one with an unknown outcome may be there, once."""
     known = [chunk for chunk in chunks if chunk.place is not None]
     maybe = _joined([chunk.keys for chunk in chunks if chunk.place is None])
     expected = Entries(_joined([chunk.keys for chunk in known]), _joined([chunk.places for chunk in known]))
@@ -91,12 +93,12 @@ def unacknowledged(chunks: Sequence[Chunk], found: Entries) -> list[str]:
 
 @attrs.frozen
 class LogContents:
-    """What the log has, read without Spark."""
+    """Contents of the log, read without Spark."""
 
     entries: Entries
     """Positions, and digests."""
     appends: Entries
-    """Those of them that our writers have made: which, and where."""
+    """Appends of the experiment's writers among them: key and position."""
     fillers: int
     """Positions that nothing is at."""
     problems: Sequence[str]

@@ -1,9 +1,10 @@
-"""The program that `spark_stream.py` runs as a driver of Spark, and kills:
+"""Driver of Spark that the stream experiment runs, and kills:
 
     python -m virtuallog_lab.experiments.spark_stream.driver follow|finish|collect CLUSTER FOLDER
 
-`follow` runs the query until its stdin ends, as it does when whoever has started it is gone. `finish` lets it read what is there, and
-ends; then it does what `collect` does alone: it puts position and digest of each row of the table into FOLDER/table.npy.
+`follow` runs the query until its stdin ends, as it does when the parent is gone. `finish` reads
+what is there, and ends; then it does what `collect` does alone: it puts position and digest of each
+row of the table into FOLDER/table.npy.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _POSITIONS: Final = str(1 << 50)
 
 
 def settings(folder: Path) -> dict[str, str]:
-    """Of Spark: small, and nothing is left anywhere else, even if it is killed."""
+    """Settings of Spark: small, and no files elsewhere, even if it is killed."""
     return {
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -XX:-UsePerfData -Djava.io.tmpdir={folder / 'temporary'}",
@@ -46,7 +47,8 @@ def settings(folder: Path) -> dict[str, str]:
 
 
 def run_query(spark: SparkSession, cluster: str, folder: Path, *, to_the_end: bool) -> None:
-    """Until its stdin ends, or it has read what there is. What fails it ends this program, but what is Spark's own haste."""
+    """Run the query until its stdin ends, or until it has read what there is. Any failure of it
+    ends this program, except Spark's own haste."""
     options = {
         "hold": HOLD,
         "startingOffsets": "earliest",

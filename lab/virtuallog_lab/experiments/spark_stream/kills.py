@@ -14,31 +14,31 @@ from virtuallog_lab.experiments.spark_stream.query import Progress, Query
 from virtuallog_lab.harness.report import tell
 
 STAGES: Final = ("planned", "writing", "listed")
-"""Where it is killed, in turn; `spark_stream_query` says what they are."""
+"""Stages at which it is killed, in turn; `query.py` defines them."""
 WRITING_SECONDS: Final = 0.4
 """Behind the plan of a batch: then its tasks run."""
 STAGE_SECONDS: Final = 60.0
-"""For a batch to be seen at the stage that is wanted: that it is listed, and not committed, is a matter of milliseconds. Then any stage
-will do."""
+"""Seconds to wait for a batch at the wanted stage: being listed and not committed lasts
+milliseconds. Then any stage will do."""
 TRIES_MAX: Final = 10
 """A batch may end just before the signal."""
 BATCH_SECONDS: Final = 240.0
-"""For a driver to get to a batch at all: a JVM starts, on a busy machine."""
+"""Seconds for a driver to get to a batch at all: a JVM starts, on a busy machine."""
 STARTS_MAX: Final = 20
-"""Of drivers, also of those that have ended by themselves, which none should."""
+"""Most starts of drivers, also of those that have ended by themselves, which none should."""
 POLL_SECONDS: Final = 0.005
 
 
 @attrs.define(eq=False)
 class DriverKills:
-    """So many, spread over the run.
+    """Kills of the driver, spread over the run.
 
     Args:
         count: how many.
         query: that the drivers run.
         done: how much of the run is over, from 0 to 1.
         clock: to wait with.
-        problems: is told what is wrong.
+        problems: receives the problems.
     """
 
     count: int
@@ -47,7 +47,7 @@ class DriverKills:
     clock: Clock
     problems: list[str]
     stages: list[str] = attrs.field(factory=list, init=False)
-    """Of the batches in which it was killed."""
+    """Stages of the batches in which it was killed."""
 
     async def run(self) -> None:
         """All of them. A driver runs when this begins, and when it has ended.
@@ -74,7 +74,8 @@ class DriverKills:
         self._complain("no driver could be killed in the middle of a batch")
 
     async def _kill_at(self, stage: str) -> Progress:
-        """Where a batch is at this stage, or, if none is seen there for long, somewhere in a batch."""
+        """Kill when a batch is at this stage, or, if none is seen there for long, somewhere in a
+        batch."""
         before = self.query.progress.planned
         await self._wait(lambda: self.query.progress.committed > before, BATCH_SECONDS)
         if not await self._wait(lambda: self._is_at(stage), STAGE_SECONDS):

@@ -1,4 +1,4 @@
-"""What is appended while Spark reads: numbered entries, at a steady rate, and what became of each.
+"""Appends while Spark reads: numbered entries, at a steady rate, with the outcome of each.
 
 A machine that only appended would be done with two million entries in a minute, before a stream has been killed three times. So
 writers keep to a rate, and make up for what a reconfiguration or a dead node has cost them.
@@ -25,7 +25,7 @@ _NUMBER_BITS: Final = 40
 
 
 def key_of(writer: int, number: int) -> int:
-    """Which entry it is, as one number."""
+    """Key of an entry, as one number."""
     return writer << _NUMBER_BITS | number
 
 
@@ -38,7 +38,7 @@ class Chunk:
     """Number of the first of them."""
     count: int
     place: int | None
-    """Where the first one is; the others are behind it. None: nobody can say whether they are in the log."""
+    """Position of the first entry; the others follow it. None if the outcome is unknown."""
 
     @property
     def keys(self) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -46,7 +46,7 @@ class Chunk:
 
     @property
     def places(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Of those that were acknowledged."""
+        """Positions of the acknowledged appends."""
         assert self.place is not None
         return self.place + np.arange(self.count, dtype=np.int64)
 
@@ -62,7 +62,7 @@ class Appends:
     chunks: list[Chunk] = attrs.field(factory=list, init=False)
     acknowledged: int = attrs.field(default=0, init=False)
     ended: float = attrs.field(default=0.0, init=False)
-    """How long it took, in the end."""
+    """Total seconds, at the end."""
     _offered: int = attrs.field(default=0, init=False)
     _began: float = attrs.field(default=0.0, init=False)
 
@@ -72,11 +72,11 @@ class Appends:
 
     @property
     def done(self) -> float:
-        """Of all entries, from 0 to 1."""
+        """Share of all entries done, from 0 to 1."""
         return self.acknowledged / self.entries
 
     async def run(self, log: VirtualLog) -> None:
-        """All of it.
+        """Append everything.
 
         Raises:
             VirtualLogError: an append was refused.

@@ -29,7 +29,8 @@ from virtuallog_lab.experiments.spark_stream.driver import CHECKPOINT, TABLE
 
 ROOT: Final = Path(__file__).parents[4]
 END_SECONDS: Final = 60.0
-"""For a driver to end when it is told to; for the processes of one that was killed to notice. Then they are killed."""
+"""Seconds for a driver to end on request, and for the processes of a killed one to notice. Then
+they are killed."""
 POLL_SECONDS: Final = 0.02
 
 
@@ -41,7 +42,7 @@ class Progress:
     listed: int
     committed: int
     has_files: bool = False
-    """Whether tasks of the newest batch have begun files, as far as that has been looked at."""
+    """True if tasks of the newest batch have begun files, as of the last look."""
 
     @classmethod
     def look(cls, folder: Path) -> Progress:
@@ -58,7 +59,7 @@ class Progress:
 
     @property
     def stage(self) -> str:
-        """Of the newest batch."""
+        """Stage of the newest batch."""
         if not self.is_in_a_batch:
             return "committed"
         if self.listed >= self.planned:
@@ -67,7 +68,7 @@ class Progress:
 
 
 def _newest(folder: Path) -> int:
-    """Of files whose names are numbers; the sink sums some of its up as N.compact."""
+    """Newest of files whose names are numbers; the sink compacts some of its own as N.compact."""
     try:
         names = [name.removesuffix(".compact") for name in os.listdir(folder)]  # noqa: PTH208 -- often, and fast
     except FileNotFoundError:
@@ -102,7 +103,8 @@ class Query:
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     async def start(self, what: str = "follow") -> None:
-        """In a session of its own, so that all its processes are known, whoever is their parent by then."""
+        """Start it in a session of its own, so that all its processes are known, also after they
+        have lost their parent."""
         with (self.folder / "driver.log").open("ab") as said:
             command = [
                 sys.executable,
@@ -118,11 +120,12 @@ class Query:
         self.starts += 1
 
     def has_ended(self) -> bool:
-        """By itself."""
+        """True if it has ended by itself."""
         return self.process is not None and self.process.poll() is not None
 
     async def kill(self) -> Progress:
-        """Kill -9 driver and JVM at once, and wait until none of its processes is left; tells how far it was."""
+        """Kill -9 driver and JVM at once, and wait until none of its processes is left; returns how
+        far it was."""
         process = self._taken()
         with suppress(ProcessLookupError):  # it has just ended by itself
             os.killpg(process.pid, signal.SIGKILL)

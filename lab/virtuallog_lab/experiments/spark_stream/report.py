@@ -1,4 +1,4 @@
-"""What `spark_stream.py` has found, in tables."""
+"""Report of a stream run, in tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def report(machine: Machine, found: StreamFindings) -> Report:
 
 
 def _undone(found: StreamFindings) -> list[str]:
-    """What the run was to show, and has not."""
+    """Demands of the run that were not met."""
     wanted = {
         f"the driver was killed {len(found.kills)} times in a batch, not {found.plan.kills}": len(found.kills)
         == found.plan.kills,

@@ -1,4 +1,4 @@
-"""One run of `spark_stream.py`: what happens beside each other, and what is compared in the end."""
+"""One run of `stream.py`: its concurrent parts, and the comparison in the end."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from virtuallog_lab.harness.trial import extend
 from virtuallog_server.local_cluster.supervisor import LocalCluster
 
 CHECKER: Final = "spark-stream-check"
-"""The hold of the one who compares: he reads the log from its beginning."""
+"""Name of the checker's hold, as it reads the log from its beginning."""
 KILLED: Final = NodeId(2)
 NODE_AT: Final = 0.55
-"""Of all appends: then a node is killed."""
+"""Share of all appends after which a node is killed."""
 FINISH_SECONDS: Final = 600.0
 TELL_SECONDS: Final = 10.0
 SERVE_SECONDS: Final = 240.0
-"""For a server that was killed to serve again."""
+"""Seconds for a killed server to serve again."""
 POLL_SECONDS: Final = 0.5
 
 
@@ -45,42 +45,43 @@ class StreamPlan:
 
     entries: int
     seconds: float
-    """In which they are appended, about."""
+    """Approximate seconds in which they are appended."""
     size: int
     keys: int
     writes_per_second: int
-    """To the database."""
+    """Writes to the database."""
     swap_seconds: float
     """Between two reconfigurations."""
     kills: int
-    """Of the driver."""
+    """Kills of the driver."""
     down_seconds: float
-    """For which the node that is killed stays away."""
+    """Seconds for which the killed node stays away."""
 
 
 @attrs.frozen(kw_only=True)
 class StreamFindings:
-    """What came of it."""
+    """Findings of a run."""
 
     plan: StreamPlan
     seconds: float
-    """Until the last append was acknowledged."""
+    """Seconds until the last append was acknowledged."""
     finish_seconds: float
-    """Until all of it was in the table, with a driver that was started then, and had been counted there."""
+    """Seconds until all of it was in the table, with a driver that was started then, and had been
+    counted there."""
     unknown: int
-    """Appends of which nobody can say whether they are in the log."""
+    """Appends with an unknown outcome."""
     writes: int
-    """To the database, acknowledged."""
+    """Acknowledged writes to the database."""
     segments: Mapping[str, int]
-    """By kind."""
+    """Number of segments by kind."""
     swaps: int
     kills: Sequence[str]
-    """At which stage of a batch the driver was killed."""
+    """Stages of a batch at which the driver was killed."""
     batches: int
-    """Of the stream."""
+    """Batches of the stream."""
     node_kills: int
     held_from: int | None
-    """Where the hold of the stream is in the end."""
+    """Position of the stream's hold at the end."""
     fillers: int
     log_entries: int
     log_checksum: int
@@ -94,12 +95,12 @@ class StreamFindings:
 
 @attrs.define(eq=False)
 class StreamExperiment:
-    """See above."""
+    """The experiment of `stream.py`."""
 
     plan: StreamPlan
     cluster: LocalCluster
     addresses: Mapping[NodeId, str]
-    """Where servers of the database take clients."""
+    """Addresses at which servers of the database accept clients."""
     services: Services
     log: VirtualLog
     query: Query
@@ -118,7 +119,7 @@ class StreamExperiment:
         self.drivers = DriverKills(plan.kills, self.query, lambda: self.appends.done, CLOCK, self.problems)
 
     async def run(self) -> StreamFindings:
-        """All of it.
+        """Run the whole experiment.
 
         Raises:
             VirtualLogError: something could not be done.
@@ -154,7 +155,7 @@ class StreamExperiment:
         await self.appends.run(self.log)
 
     async def _write(self) -> None:
-        """To the database, a few at a time, so that the rate is kept."""
+        """Write to the database, a few at a time, so that the rate is kept."""
         while not self._is_over:
             before = CLOCK.monotonic()
             await self.load.write(2 * self.plan.writes_per_second)
@@ -194,7 +195,7 @@ class StreamExperiment:
     # -- the end --------------------------------------------------------------------------------------------------
 
     async def _compare(self) -> StreamFindings:
-        """What is in the log, and what is in the table."""
+        """Compare the log with the table."""
         tail = LogPosition((await self.log.check_tail()).tail)
         states = {node: await self._patiently(partial(self.load.state, node)) for node in self.addresses}
         tell("the last driver reads what is left, and counts")
@@ -248,8 +249,8 @@ class StreamExperiment:
 
 
 def up_to(log: Entries, tail: LogPosition, table: Entries) -> Entries:
-    """What must be in the table: all below the tail at which the stream was told to end, and whatever servers had appended by themselves when it
-    asked for its end."""
+    """Position below which everything must be in the table: the tail at which the stream was asked
+    to end, and entries that servers had appended by themselves by then."""
     last = max(int(tail) - 1, int(table.keys.max(initial=-1)))
     below = log.keys <= last
     return Entries(log.keys[below], log.values[below])

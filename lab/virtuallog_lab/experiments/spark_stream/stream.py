@@ -4,14 +4,17 @@
     python -m virtuallog_lab.experiments.spark_stream.stream
     python -m virtuallog_lab.experiments.spark_stream.stream --entries 20000 --seconds 40 --kills 1
 
-Three servers of a database with clients that write to it, and beside these 2,000,000 appends of 100 bytes to the same log: replicas pass over
-what is none of their entries. Every few seconds the log goes on with another kind of loglet. A driver of Spark in a process of its own
-copies positions and payloads to Parquet, with a checkpoint, and is killed in the middle of batches, once while one is planned, once while its
-rows are written, and once between the list of its files and Spark's commit; another one goes on. The stream holds the log (option `hold`).
+Three servers of a database with clients that write to it, and beside these 2,000,000 appends of 100
+bytes to the same log: replicas skip foreign entries. Every few seconds the log goes on with another
+kind of loglet. A driver of Spark in a process of its own copies positions and payloads to Parquet,
+with a checkpoint, and is killed in the middle of batches, once while one is planned, once while its
+rows are written, and once between the list of its files and Spark's commit; another one goes on.
+The stream holds the log (option `hold`).
 
-In the end the log is read without Spark, and the table through Spark: every entry must be there, each once, at its position, unchanged; and in the log
-each acknowledged append where it was told to be. Exit code 1: something is wrong. It takes 1 GB where temporary files are (`TMPDIR`), needs Java,
-and leaves nothing behind.
+In the end the log is read without Spark, and the table through Spark: every entry must be there,
+each once, at its position, unchanged; and in the log each acknowledged append at its acknowledged
+position. Exit code 1: something is wrong. It takes 1 GB where temporary files are (`TMPDIR`), needs
+Java, and leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ KEYS: Final = 1000
 @click.option("--size", default=100, show_default=True, type=click.IntRange(min=32), help="Bytes of an entry.")
 @click.option("--writes", default=300, show_default=True, type=click.IntRange(min=1), help="To the database, a second.")
 @click.option("--swap", default=5.0, show_default=True, type=click.FloatRange(min=0.5), help="Seconds between swaps.")
-@click.option("--kills", default=3, show_default=True, type=click.IntRange(min=0), help="Of the driver.")
+@click.option("--kills", default=3, show_default=True, type=click.IntRange(min=0), help="Kills of the driver.")
 @click.option("--down", default=10.0, show_default=True, type=click.FloatRange(min=0), help="Seconds without a node.")
 @keep_option
 @form_options
@@ -73,7 +76,7 @@ def main(
 
 
 async def run(plan: StreamPlan, keep: Path | None = None) -> StreamFindings:
-    """On a cluster of its own; `keep` is where it stays, with what Spark has written.
+    """Run on a new cluster; `keep` is where it stays, with all that Spark has written.
 
     Raises:
         VirtualLogError: something could not be done.

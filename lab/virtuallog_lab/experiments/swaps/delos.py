@@ -41,15 +41,15 @@ SETTLE_SECONDS: Final = 1.0
 
 @attrs.frozen(kw_only=True)
 class DelosPlan:
-    """What is done."""
+    """Plan of the experiment."""
 
     appends_per_s: float = 50.0
     reads_per_s: float = 100.0
     entry_bytes: int = 100
     warm_up_seconds: float = 20.0
-    """On ZooKeeper: its Java machine compiles what it uses."""
+    """Seconds of warm-up on ZooKeeper: its JVM compiles what it uses."""
     seconds: float = 20.0
-    """On each side of the swap."""
+    """Seconds on each side of the swap."""
 
 
 async def run(plan: DelosPlan, hosts: str | None, keep: Path | None = None) -> DelosOutcome:

@@ -1,7 +1,8 @@
 """A moderate, steady load, as a service has it: appends and linearizable reads, each kind so many times a second.
 
-Operations begin at times drawn in advance, whatever became of those before: a log that stalls makes all that come meanwhile late,
-and that counts from when each was due. So the load is the same on a slow log as on a fast one.
+Operations begin at times drawn in advance, independent of earlier ones: a log that stalls delays
+all that come meanwhile, and the delay counts from when each was due. So the load is the same on a
+slow log as on a fast one.
 
 A linearizable read is what a replica of a database does for one (Delos, OSDI'20, section 3): a tail check, then everything that is
 new up to there, at least the newest entry.
@@ -26,7 +27,8 @@ from virtuallog_lab.workload.writers import WriterAcknowledgements
 APPEND: Final = "append"
 READ: Final = "linearizable read"
 OUTSTANDING_MAX: Final = 512
-"""Of each kind; more of them wait in line, and their time counts. A log that answers in a second has fewer at any sensible rate."""
+"""Most outstanding operations of each kind; more of them wait in line, and their time counts. A log
+that answers in a second has fewer at any sensible rate."""
 
 
 @attrs.frozen
@@ -34,9 +36,9 @@ class LatencySample:
     """One operation that succeeded."""
 
     due: float
-    """In seconds since the start."""
+    """Due time in seconds since the start."""
     seconds: float
-    """From then until the answer."""
+    """Seconds from then until the answer."""
 
 
 @attrs.define(eq=False)
@@ -48,16 +50,16 @@ class SteadyLoad:
     _source: random.Random
     _entry_bytes: int
     told: dict[int, WriterAcknowledgements] = attrs.field(factory=dict, init=False)
-    """By append: each is a writer of its own, with one entry."""
+    """Acknowledgements by append: each is a writer of its own, with one entry."""
     samples: dict[str, list[LatencySample]] = attrs.field(factory=lambda: {APPEND: [], READ: []}, init=False)
     unknown: int = attrs.field(default=0, init=False)
-    """Operations that failed, or whose outcome nobody could tell."""
+    """Operations that failed, or with an unknown outcome."""
     problems: list[str] = attrs.field(factory=list, init=False)
     """Reads that were not linearizable."""
     _acknowledged: int = attrs.field(default=-1, init=False)
     """The highest position."""
     _newest: LogPosition = attrs.field(default=LogPosition(0), init=False)
-    """Where the newest entry is that a read has seen."""
+    """Position of the newest entry that a read has seen."""
     _started: float = attrs.field(init=False)
     _stopping: bool = attrs.field(default=False, init=False)
 

@@ -1,4 +1,4 @@
-"""What the Delos experiment has shown: latencies before and after the swap, beside what Delos published."""
+"""Report of the Delos experiment: latencies before and after the swap, beside the published ones."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from virtuallog_lab.workload.appends import percentile
 from virtuallog_lab.workload.latencies import SPREAD_COLUMNS, Spread
 
 PUBLISHED: Final = {APPEND: "5x (writes)", READ: "10x (reads)"}
-"""By which factor p99 fell when Delos moved a service from its ZooKeeper loglet to its native one (OSDI'20, section 5.1, figure 8).
-The paper says itself that this loglet was not optimised."""
+"""Factor by which p99 fell when Delos moved a service from its ZooKeeper loglet to its native one
+(OSDI'20, section 5.1, figure 8). The paper says itself that this loglet was not optimised."""
 OVERLOAD_MS: Final = 1000.0
 """No log takes that long; a queue that grows does."""
 BIN_SECONDS: Final = 0.5
@@ -26,16 +26,16 @@ COLOURS: Final = {APPEND: "tab:blue", READ: "tab:green"}
 
 @attrs.frozen(kw_only=True)
 class DelosOutcome:
-    """Of one run; times in seconds since the start."""
+    """Result of one run; times in seconds since the start."""
 
     samples: Mapping[str, Sequence[LatencySample]]
     warm: float
-    """What is older does not count."""
+    """Start of the measurement; older samples do not count."""
     asked: float
-    """When the swap was."""
+    """Time at which the swap was requested."""
     decided: float
     settled: float
-    """What is due between `asked` and this belongs to neither side."""
+    """Operations due between `asked` and this time belong to neither side."""
     rates: Mapping[str, float]
     unknown: int
     entries: int

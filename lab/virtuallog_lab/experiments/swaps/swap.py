@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""What a live swap costs a client: reconfigurations under load, and the gap in acknowledgements at each.
+"""Cost of a live swap for a client: reconfigurations under load, and the gap in acknowledgements at
+each.
 
     python -m virtuallog_lab.experiments.swaps.swap --swaps 100 --picture swap.png
 
-Three nodes, one client with 64 appends outstanding. Every second the log continues on a new loglet, whose sequencer
-is on the next node. The gap of a swap is the longest stretch without any acknowledgement from when it is asked for until
-half a second after it is decided; the longest in the half second before, when nothing is done, is the noise of this machine.
-Afterwards everything is read back: exit code 0 means that nothing is lost, doubled or reordered.
+Three nodes, one client with 64 appends outstanding. Every second the log continues on a new loglet,
+whose sequencer is on the next node. The gap of a swap is the longest stretch without any
+acknowledgement from its request until half a second after it is decided; the longest in the half
+second before, when nothing is done, is the noise of this machine. Afterwards everything is read
+back: exit code 0 means that nothing is lost, doubled or reordered.
 """
 
 from __future__ import annotations
@@ -14,27 +16,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 import click
 
 from virtuallog_lab.bench.gaps import Swap, find_gaps
 from virtuallog_lab.bench.steps import Steps, client_steps, read_steps
-from virtuallog_lab.bench.swaps import phase_spreads, swap_costs, swap_repeatedly
+from virtuallog_lab.bench.swaps import swap_repeatedly
 from virtuallog_lab.bench.targets import Target
-from virtuallog_lab.experiments.swaps.swap_picture import draw
+from virtuallog_lab.experiments.swaps.swap_report import draw, report
 from virtuallog_lab.harness.machine import Machine
 from virtuallog_lab.harness.program import run_to_end
-from virtuallog_lab.harness.report import Form, Report, Table, form_options, keep_option, picture_option, tell
+from virtuallog_lab.harness.report import Form, form_options, keep_option, picture_option, tell
 from virtuallog_lab.harness.trial import OBSERVED, Evidence, TrialLoad, run_trial, temporary_cluster
-from virtuallog_lab.workload.latencies import SPREAD_COLUMNS, Spread
-
-TARGET_P50_MS: Final = 30.0
-TARGET_P99_MS: Final = 100.0
 
 
 def targets(kinds: Sequence[str], swaps: int) -> Iterator[Target]:
-    """Where the log begins, then each kind in turn, and a native one with its sequencer on another node than before."""
+    """Yield the first target of the log, then each kind in turn, a native one with its sequencer on
+    another node than before."""
     for number in range(swaps + 1):
         kind = kinds[(number - 1) % len(kinds)]
         yield Target(kind, kind, {"sequencer": str(number % 3 + 1)} if kind == "native" else {})
@@ -51,54 +49,17 @@ async def run(
         return evidence, read_steps(cluster, searched, evidence.workload.started)
 
 
-def report(machine: Machine, evidence: Evidence[list[Swap]], steps: Steps, window_seconds: float) -> Report:
-    """Tables of gaps and phases, and the verdict."""
-    gaps = find_gaps(evidence.result, evidence.times, window_seconds)
-    swap, quiet = (Spread.of([pause.seconds for pause in pauses]) for pauses in (gaps.pauses, gaps.quiet))
-    seen = swap_costs(gaps, steps)
-    phases = {**phase_spreads(seen), "asked to answered": Spread.of([one.answered for one in seen])}
-    rate = evidence.workload.acknowledged / evidence.times[-1]
-    return Report(
-        title=f"{len(gaps.swaps)} swaps under load, {rate:,.0f} appends/s",
-        machine=machine,
-        tables=[_gap_table(len(gaps.swaps), swap, quiet), _phase_table(phases)],
-        plain={
-            "swaps": len(gaps.swaps),
-            "appends_per_s": round(rate),
-            "gap": swap.plain(),
-            "quiet": quiet.plain(),
-            "phases": {phase: spread.plain() for phase, spread in phases.items()},
-            "acknowledged": evidence.workload.acknowledged,
-            "unknown": evidence.workload.unknown,
-        },
-        verdict=evidence.summary,
-        problems=evidence.verdict.problems,
-    )
-
-
-def _gap_table(swaps: int, swap: Spread, quiet: Spread) -> Table:
-    rows = [
-        ["gap of a swap", *swap.cells(), f"{_met(swap.p50_ms, TARGET_P50_MS)}, {_met(swap.p99_ms, TARGET_P99_MS)}"],
-        ["longest pause without one", *quiet.cells(), ""],
-    ]
-    title = f"Gap in acknowledgements, {swaps} swaps; target p50 <= {TARGET_P50_MS:g} ms, p99 <= {TARGET_P99_MS:g} ms"
-    return Table(title, ["", *SPREAD_COLUMNS, "target"], rows)
-
-
-def _met(value: float, target: float) -> str:
-    return "met" if value <= target else "missed"
-
-
-def _phase_table(phases: dict[str, Spread]) -> Table:
-    rows = [[phase, *spread.cells()] for phase, spread in phases.items()]
-    return Table("Where the time goes", ["phase", *SPREAD_COLUMNS], rows)
-
-
 @click.command()
 @click.option("--swaps", default=100, show_default=True, type=click.IntRange(1, 100_000))
 @click.option("--outstanding", default=64, show_default=True, type=click.IntRange(1, 4096))
 @click.option("--size", default=100, show_default=True, type=click.IntRange(20, 1 << 20), help="Bytes of an entry.")
-@click.option("--window", default=0.5, show_default=True, type=click.FloatRange(0.1, 60), help="Seconds; see above.")
+@click.option(
+    "--window",
+    default=0.5,
+    show_default=True,
+    type=click.FloatRange(0.1, 60),
+    help="Seconds around a swap that count for its gap.",
+)
 @click.option("--to", "kinds", multiple=True, default=["native"], metavar="KIND", help="Visited in turn; repeatable.")
 @picture_option
 @keep_option

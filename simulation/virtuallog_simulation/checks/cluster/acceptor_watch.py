@@ -1,7 +1,7 @@
 """Compares the acceptors of a MetaStore while they work: at random moments, and at those at which they are easiest to see.
 
-When a majority has accepted, and nobody has been told that this decides a version, the disks say what must be decided.
-Some milliseconds later they do not say it any more.
+When a majority has accepted and no one has been informed yet that this decides a version, the disks
+show what must be decided. Some milliseconds later they do not show it any more.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from virtuallog_simulation.world.world import World
 
 CHOSEN: Final = CRASH_POINTS["metastore: a majority has accepted, nobody knows that it is decided"]
 _SHARE: Final = 0.25
-"""Of the times that something is chosen: we look."""
+"""Share of the choices after which the disks are compared."""
 _TIMES: Final = 4
 """We look no more often, as each time takes about a millisecond."""
 _MOMENTS: Final = 2
@@ -51,7 +51,7 @@ class AcceptorWatch:
         self._random = self.world.random("acceptor watch")
 
     def start(self) -> None:
-        """Also look while the run goes on."""
+        """Also compare while the run goes on."""
         for _ in range(_MOMENTS):
             self.world.timeline.schedule(self._random.uniform(0.0, _SECONDS), self.look)
         before = self.world.on_crash_point
@@ -74,13 +74,13 @@ class AcceptorWatch:
     def _stored(self) -> Acceptors:
         try:
             return stored_acceptors(self.machines)
-        except CorruptionError as error:  # not raised: whoever has got to the crash point would take it for its own
+        except CorruptionError as error:  # not raised: the process at the crash point would take it for its own
             self.world.violations.append(Violation("acceptors agree", f"a disk that has not rotted: {error}"))
             return {}
 
 
 def stored_acceptors(machines: Mapping[NodeId, Machine]) -> Acceptors:
-    """What lies on the MetaStore disk of each machine.
+    """Acceptor on the MetaStore disk of each machine.
 
     Raises:
         CorruptionError: one cannot be read, though nothing has happened to it.
@@ -94,7 +94,7 @@ def _stored_acceptor(machine: Machine) -> Acceptor | None:
         return None
     restoring = records.restore(_Pairs(dict(disk.pairs)))
     try:
-        restoring.send(None)  # a dictionary keeps nobody waiting, so it ends at once
+        restoring.send(None)  # a dictionary never waits, so it ends at once
     except StopIteration as stop:
         acceptor: Acceptor = stop.value
         return acceptor

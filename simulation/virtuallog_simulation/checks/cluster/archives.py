@@ -49,7 +49,7 @@ class ArchiveWatch:
                 self.violations.append(Violation("manifest comes last", message))
 
     def look(self, history: History) -> None:
-        """At all archives in the newest chain that anybody knows."""
+        """Check all archives in the newest chain that any client knows."""
         chain = newest_chain(history)
         for segment in chain.segments if chain is not None else ():
             if segment.kind == KIND:
@@ -61,7 +61,7 @@ class ArchiveWatch:
 def archive_is_whole(
     config: ArchiveConfig, directories: Mapping[str, Mapping[str, bytes]], looked: Counter[str]
 ) -> Iterator[Violation]:
-    """What the chain says is there; of what is not trimmed, every byte."""
+    """Check that all the chain lists is there: of what is not trimmed, every byte."""
     there = directories.get(config.location, {})
     blob = there.get(manifests.NAME)
     if blob is None or checksum(blob) != config.manifest:
@@ -80,8 +80,8 @@ def archive_is_whole(
 
 
 def hot_copies_are_kept(history: History) -> Iterator[Violation]:
-    """Whoever takes a segment's loglet out of the chain for an archive keeps it: the first version that names the archive names
-    the loglet too, by the id and the kind that it had."""
+    """A segment's loglet that leaves the chain for an archive is kept: the first version that names
+    the archive names the loglet too, by the id and the kind that it had."""
     known = chains(history)
     for version, one in known.items():
         before = known.get(version - 1)

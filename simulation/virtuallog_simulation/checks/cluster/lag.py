@@ -1,6 +1,7 @@
 """Servers of the open loglet that live and are behind, long after peace: nothing would bring them up to the others.
 
-For a cluster whose nodes all live and reach each other, and whose log has taken appends since.
+Valid for a cluster whose nodes all live and reach each other, and whose log has taken appends
+since.
 """
 
 from __future__ import annotations

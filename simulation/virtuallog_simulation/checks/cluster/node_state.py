@@ -62,7 +62,8 @@ async def check_nodes(cluster: Cluster, watch: AcceptorWatch | None = None) -> N
 
 
 def roles_come_back(cluster: Cluster) -> Iterator[Violation]:
-    """What a data directory has served, a later life serves again, unless the role is refused with a reason."""
+    """Roles that a data directory has served are served again by a later life, unless the role is
+    refused with a reason."""
     for node, product in sorted(cluster.products.items()):
         if not cluster.machines[node].running or product.identity.phase is not FormatPhase.FORMATTED:
             continue
@@ -87,7 +88,7 @@ def log_servers(cluster: Cluster) -> dict[NodeId, LogServer]:
 def native_configs(
     history: History, retained_loglets: Callable[[Segment], RetainedLoglets | None]
 ) -> dict[SegmentId, NativeConfig]:
-    """Of the native loglets that the newest chain rests on, as far as anybody knows, by the ids that their servers know them by:
+    """Configs of the native loglets in the newest known chain, by the ids that their servers use:
     segments, stripes of them, and hot copies of archives."""
     newest = newest_chain(history)
     kept = [retained_loglets(segment) or {} for segment in (newest.segments if newest is not None else ())]
@@ -97,14 +98,16 @@ def native_configs(
 
 
 def wiped_node_does_not_vote(machines: Mapping[NodeId, Machine], serving: Collection[NodeId]) -> Iterator[Violation]:
-    """A node whose disks are new is a new node: it has forgotten what it had promised, so it must not answer."""
+    """A node with new disks is a new node: it has forgotten what it had promised, so it must not
+    answer."""
     for node in sorted(serving):
         if machines[node].wiped and machines[node].running:
             yield Violation("wiped stays out", f"node {node} serves again, with disks that know nothing")
 
 
 def lost_role_does_not_vote(cluster: Cluster) -> Iterator[Violation]:
-    """A role whose store is gone has forgotten what it had promised, unless it can ask others for it: it must not answer."""
+    """A role whose store is gone has forgotten what it had promised, unless it can ask others for
+    it: it must not answer."""
     for node, product in sorted(cluster.products.items()):
         machine = cluster.machines[node]
         for store in sorted(machine.gone - RECOVERING):
@@ -115,9 +118,10 @@ def lost_role_does_not_vote(cluster: Cluster) -> Iterator[Violation]:
 
 
 def power_loss_is_no_damage(machines: Mapping[NodeId, Machine]) -> Iterator[Violation]:
-    """Who lost its power, and nothing else, serves again: what a torn write left is cut off, and refused to nobody.
+    """A node that lost its power, and nothing else, serves again: the rest of a torn write is cut
+    off, and no role is refused for it.
 
-    For a world whose disks neither fail nor rot.
+    Valid for a world whose disks neither fail nor rot.
     """
     for node, machine in machines.items():
         if machine.failure:
@@ -125,7 +129,7 @@ def power_loss_is_no_damage(machines: Mapping[NodeId, Machine]) -> Iterator[Viol
 
 
 async def held_is_recovered(machine: Machine, server: LogServer) -> AsyncIterator[Violation]:
-    """What the server holds for durable is what its WAL, as it was synced, says."""
+    """The durable state of a server equals what its WAL, as it was synced, contains."""
     disk = machine.disk(STORAGE)
     if disk is None or not disk.files:
         return  # it has been wiped

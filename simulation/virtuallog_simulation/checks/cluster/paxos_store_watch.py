@@ -1,4 +1,5 @@
-"""Reads what replicas of paxos loglets make durable, as they do it, and keeps the ledger of it (paxos.py)."""
+"""Watch over the stores of paxos replicas: reads each durable write as it happens, and keeps the
+ledger of it (`checks/state/paxos_ledger.py`)."""
 
 from __future__ import annotations
 
@@ -30,17 +31,17 @@ class PaxosWatch:
     world: World
     ledger: Ledger = attrs.field(init=False)
     _learned: dict[tuple[SegmentId, NodeId], int] = attrs.field(factory=dict, init=False)
-    """What each header says."""
+    """Content of each header."""
 
     def __attrs_post_init__(self) -> None:
         self.ledger = Ledger(self.world.counts, self.world.violations)
 
     def start(self) -> None:
-        """From now on."""
+        """Watch from now on."""
         self.world.on_stored, self.world.on_lost = self._stored, self._lost
 
     def judge(self) -> None:
-        """What clients have heard, against what was stored. Once, at the end."""
+        """Compare what clients have heard with what was stored. Call it once, at the end."""
         self.world.violations.extend(self.ledger.judge(self.world.history))
 
     def _lost(self, node: NodeId, store: str) -> None:

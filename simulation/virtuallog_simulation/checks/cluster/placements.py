@@ -1,6 +1,7 @@
-"""Sets that several operators change: members, tables of nodes, servers of segments. Judged on versions of the register.  Pure.
+"""Sets that several operators change: members, tables of nodes, servers of segments. Judged on
+versions of the register.
 
-Whatever an operator looked at before, each version follows from the one that it was put on:
+Independent of what an operator saw before, each version follows from the one that it was put on:
 
 * a drained node is given nothing: no seat, no copy, no loglet;
 * what a version names is in its table of nodes;
@@ -9,7 +10,7 @@ Whatever an operator looked at before, each version follows from the one that it
 * a node in use keeps its roles or loses all of them, and then others are left for its seat and for the servers of a loglet;
 * a directory is given up only if N - M + 1 whole copies of each group of its segments are left (N servers, M a majority).
 
-For runs in which no operator forces anything, nor asks for fewer servers.
+Valid for runs in which no operator forces anything, nor asks for fewer servers.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ Placements: TypeAlias = Callable[[Segment], Placement | None]
 
 
 def sets_are_amended(history: History, placement: Placements) -> Iterator[Violation]:
-    """See above."""
+    """Changes of server sets replace servers one by one and keep the number of copies; the rules
+    are in the module's docstring."""
     versions = chains(history)
     changes = [change.action.change for change in history.operations(Reconfigure)]
     wished = [change for change in changes if isinstance(change, MembersChange)]

@@ -1,7 +1,8 @@
-"""Copies of closed segments that were made for a server: each has everything, whatever the server had before.
+"""Rebuilt copies of closed segments: each has everything, independent of what the server had
+before.
 
-A server that was there from the beginning may have holes, as an append needs a majority. One that came later may not: so a
-majority keeps everything, whoever leaves (`ReplicatedProvider.replicate`).
+An original server may have holes, as an append needs a majority. A server that came later may not:
+so a majority keeps everything, whichever servers leave (`ReplicatedProvider.replicate`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ LOOKED: Final = "looked: copies that were made"
 
 
 def made_copies_are_whole(cluster: Cluster) -> Iterator[Violation]:
-    """See above, for native segments of the newest chain and servers that run."""
+    """Rebuilt copies are whole, for native segments of the newest chain and servers that run."""
     servers = log_servers(cluster)
     for segment, newcomers in _newcomers(cluster):
         assert segment.stop is not None

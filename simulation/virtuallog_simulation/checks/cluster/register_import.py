@@ -1,4 +1,4 @@
-"""What an import of the register promises (`virtuallog_server.storage.register_import`).                                                   Pure."""
+"""Promises of an import of the register (`virtuallog_server.storage.register_import`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LOOKED: Final = (HALF_DONE, OLDER, EDITED, REFUSED, REPEATED)
 
 @attrs.frozen(kw_only=True)
 class StoppedDirectory:
-    """Of a stopped node, as it lies on its disks."""
+    """Data directory of a stopped node, as it lies on its disks."""
 
     marker: IdentityRecord | None
     acceptor: Acceptor
@@ -102,14 +102,15 @@ def _refusal(one: RegisterImport) -> str:
 
 
 def other_members_other_cluster(found: Dump, members: Sequence[Sequence[NodeId]]) -> Iterator[Violation]:
-    """The same file for different members makes different clusters, none of them the former one."""
+    """Importing one file with different members makes different clusters, none of them the former
+    one."""
     made = [decode_register(revival.revive(found, each).proposal.value).cluster for each in members]
     if len({found.register.cluster, *made}) != 1 + len(members):
         yield Violation("a revived cluster is another one", f"imports for {members} make no clusters of their own")
 
 
 def register_import_checks(imported: Decision, began: int, former: Collection[str]) -> Sequence[Check]:
-    """What holds of a history in which a cluster went on from an import.
+    """Checks of a history in which a cluster went on from an import.
 
     Args:
         imported: its first decision.

@@ -1,7 +1,7 @@
 """Watches a process that the register does not mean: a directory that was given up, or a copy that was started elsewhere.
 
-It may ask others what it likes. It must ask nobody to change anything, and nobody may take from it what it has, or give it more:
-from the moment it knows, and others from the moment that they know.
+It may send queries. It must not ask any node for a change; others must not take its data or give it
+more, it from the moment it knows, they from the moment they know.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from virtuallog_simulation.world.transport import node_on
 
 @attrs.define(eq=False)
 class RemovedNodeWatch:
-    """Of one machine. `start` when its directory has been given up, or its copy was started."""
+    """Watch over one removed machine. Call `start` when its directory has been given up, or its
+    copy was started."""
 
     cluster: Cluster
     machine: NodeId
     version: int
-    """Of the register that does without it."""
+    """Version of the register that does without the machine."""
 
     def start(self) -> None:
-        """From now on look at what the network is given."""
+        """Watch the messages of the network from now on."""
         network = self.cluster.world.network
         before = network.watch
 
@@ -43,7 +44,8 @@ class RemovedNodeWatch:
         network.watch = watch
 
     def look(self) -> None:
-        """Nobody has given it anything of a loglet that is younger than its end."""
+        """Look at a message: no node has given the removed one anything of a loglet that is younger
+        than its end."""
         servers: Mapping[NodeId, LogServer] = log_servers(self.cluster)
         server = servers.get(self.machine)
         for segment, loglet in server.durable.loglets.items() if server is not None else ():
@@ -59,7 +61,7 @@ class RemovedNodeWatch:
         self._object(f"machine {self.machine} sends {type(message).__name__} to node {target}")
 
     def knows(self) -> bool:
-        """Whether its own client has the register that does without it, or a newer one."""
+        """True if its own client has the register that does without it, or a newer one."""
         register = self._register()
         if register is None or register.version < self.version:
             return False

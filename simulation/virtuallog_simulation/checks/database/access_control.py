@@ -1,7 +1,9 @@
-"""What is promised about strangers: they see only what they may read, get no session but their own, and keep nobody out.    Pure.
+"""Promises about unauthorized clients: they see only what they may read, get no session but their
+own, and lock no client out.
 
-Judged from outside: by the commands in the log, by what each connection was asked and told, and by when each server was cut off from the log.
-The tree is worked out anew by `virtuallog_database.testing.model_tree`; what a watch has to tell, and to whom, is worked out here.
+Judged from outside: by the commands in the log, by the requests and answers of each connection, and
+by when each server was cut off from the log. `virtuallog_database.testing.model_tree` computes the
+tree anew; this module computes which events a watch must report, and to which connection.
 """
 
 from __future__ import annotations
@@ -59,14 +61,14 @@ class Outage:
 
 @attrs.define(eq=False)
 class AccessRecord:
-    """What is known of a run from outside."""
+    """Record of a run as seen from outside."""
 
     lines: list[RecordedConnection] = attrs.field(factory=list)
     """All connections, in the order in which they were opened."""
     passwords: dict[int, bytes] = attrs.field(factory=dict)
-    """Of each session, as the client was told that got it first."""
+    """Password of each session, as its first owner received it."""
     made_up: dict[int, RecordedConnection] = attrs.field(factory=dict)
-    """Sessions that strangers have claimed and that never were, by the last claim."""
+    """Invented sessions that unauthorized clients have claimed, by the last claim."""
     leaving: set[RecordedConnection] = attrs.field(factory=set)
     """Connections of sessions that their own client has taken to another one, or closed."""
     outages: list[Outage] = attrs.field(factory=list)
@@ -102,9 +104,10 @@ class _Told:
     zxid: int
     change: Change
     acl: tuple[Acl, ...]
-    """Of the znode that it is about, then."""
+    """ACL of the affected znode at that time."""
     is_first: bool
-    """It is about the znode that changed; else about its parent's children, and belongs to the change before."""
+    """True if it is about the znode that changed; else it is about its parent's children, and
+    belongs to the change before."""
 
 
 @attrs.define(eq=False)
@@ -152,16 +155,17 @@ def _may_read(acl: tuple[Acl, ...], identities: frozenset[Identity]) -> bool:
 
 @attrs.frozen
 class _Expected:
-    """An event that a connection is to be told."""
+    """An event that a connection must receive."""
 
     kind: ChangeKind
     path: str
     is_sure: bool
-    """Else it may be told or not: it came about at the same time as a login."""
+    """False if it may be reported or not: it came about at the same time as a login."""
 
 
 def _watches(line: RecordedConnection, past: _Past, compared: Counter[str]) -> Iterator[Violation]:
-    """The connection's watches by themselves: what they had to tell, in order, up to the last answer; what came later may have been told."""
+    """Check the connection's watches by themselves: the events they had to report, in order, up to
+    the last answer; later ones may have been reported."""
     tables, events = Tables(), list[_Expected]()
     after = before = frozenset({Identity("ip", line.claim.host)})
     shown, at, hidden = 0, 0, Counter[tuple[ChangeKind, str]]()
@@ -242,7 +246,7 @@ def _add(tables: Tables, watch: Watch) -> None:
 
 
 def _matches(received: Sequence[tuple[ChangeKind, str]], expected: Sequence[_Expected]) -> bool:
-    """Whether it is these events in this order, but for some that need not be told."""
+    """True if these are the events in this order, but for some that need not be reported."""
     reached = {0}
     for each in expected:
         told = {at + 1 for at in reached if at < len(received) and received[at] == (each.kind, each.path)}
@@ -280,8 +284,9 @@ def _sessions(line: RecordedConnection, record: AccessRecord, past: _Past) -> It
 
 
 def _explained(line: RecordedConnection, record: AccessRecord) -> bool:
-    """Whether the connection had to end: its server was cut off for long, or is so no more, or its own client took the session elsewhere. A
-    handshake that was not answered may come to the log late."""
+    """True if the end of the connection has a cause: its server was or had been cut off for long,
+    or its own client took the session elsewhere. A handshake without an answer may come to the
+    log late."""
     ended = line.ended
     assert ended is not None
     outages = [
@@ -303,7 +308,7 @@ def _explained(line: RecordedConnection, record: AccessRecord) -> bool:
 
 
 def _claims(record: AccessRecord, commands: Sequence[Command]) -> Iterator[Violation]:
-    """How many entries were spent on sessions that never were, of each address and server."""
+    """Count the entries spent on invented sessions, for each address and server."""
     spent: Counter[tuple[str, int]] = Counter()
     for command in commands:
         if isinstance(command.operation, Attach) and command.operation.session in record.made_up:

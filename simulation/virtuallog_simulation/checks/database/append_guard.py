@@ -15,7 +15,7 @@ from virtuallog.testing.checker.violation import Check, Violation
 
 @attrs.define(eq=False)
 class ForeignAppend:
-    """An append of a stranger."""
+    """An append by an unauthorized client."""
 
     payload: bytes
     begun: float
@@ -96,7 +96,8 @@ def _reasons(
     told: Sequence[GuardReport],
     upgraded_at: float,
 ) -> Iterator[Violation]:
-    """A log that others use is not taken from them, and one that nobody else uses is guarded without being asked."""
+    """A log that others use is not taken from them, and a log of the database alone is guarded
+    without being asked."""
     early = [
         each for each in attempts if each.position is not None and (each.ended or math.inf) < upgraded_at < math.inf
     ]

@@ -35,7 +35,7 @@ PUT_PER_ZNODE: Final = 3 << 10
 """Bytes: a record with an ACL and data of 1 KiB each."""
 STEPS_PER_BYTE: Final = 40
 STEPS_PER_OPERATION: Final = 12_000
-"""Of the interpreter: an ACL of 200 entries is read, and asked twice."""
+"""Interpreter steps allowed per operation: an ACL of 200 entries is read, and asked twice."""
 KEPT_FACTOR: Final = 2
 KEPT_BYTES: Final = 4 << 10
 """A transaction keeps at most twice what is to be written, and this."""
@@ -50,7 +50,7 @@ class MeteredTransaction:
     _transaction: StoreTransaction
     size: int = 0
     puts: Counter[bytes] = attrs.field(factory=Counter)
-    """How often each record of a znode was put."""
+    """Puts of each record of a znode."""
 
     def put(self, key: bytes, value: bytes) -> None:
         self._count(key, value)
@@ -81,7 +81,8 @@ class MeteredTransaction:
 
 
 def kept_bytes(transaction: StoreTransaction) -> int:
-    """Bytes of all keys and values that the transaction refers to, each counted once, whatever it keeps them for."""
+    """Bytes of all keys and values that the transaction refers to, each counted once, for whatever
+    purpose."""
     found: dict[int, int] = {}
     left: list[Any] = [
         getattr(transaction, field.name) for field in attrs.fields(StoreTransaction) if field.name != "_store"
@@ -98,7 +99,7 @@ def kept_bytes(transaction: StoreTransaction) -> int:
 
 
 def steps_of(run: Callable[[], T]) -> tuple[int, T]:
-    """How many steps of the interpreter this takes, and what it returns."""
+    """Interpreter steps of a call, and its result."""
     steps = 0
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:
@@ -124,10 +125,10 @@ class CommandCost:
     command: Command
     result: Result
     is_bounded: bool
-    """Whether the switch of the bounds was applied before."""
+    """True if the switch of the bounds was applied before."""
     read: int
     former: int
-    """Of `read`, in records of the former version."""
+    """Part of `read` in records of the former version."""
     visited: int
     put: int
     puts: int
@@ -137,12 +138,12 @@ class CommandCost:
     """Bytes of the transaction that are to be written, before and after it."""
     steps: int
     znodes: int
-    """In the whole tree, before."""
+    """Znodes in the whole tree, before."""
     stale: Sequence[bytes]
     """Limits of quotas that were read whole, and are as they were."""
 
     def objections(self) -> Iterator[str]:
-        """What is more than it may be."""
+        """Costs above their bounds."""
         size, (operations, named) = self.command.size, self._named()
         if self.kept > KEPT_FACTOR * self.changed + KEPT_BYTES:
             yield f"{self.kept} bytes are kept for {self.changed} that are to be written"

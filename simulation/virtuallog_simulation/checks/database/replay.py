@@ -1,8 +1,10 @@
-"""What happened in a Zelos, worked out once: what replicas applied, replayed by a model, and what every client heard.   Pure.
+"""Replay of a database history, computed once: the commands that replicas applied, replayed by a
+model, and what every client heard.
 
-The replicas' own order is the witness of linearizability: each command has a zxid, the first replica that applies it says so
-(`Committed`), and whoever was answered was told a zxid. So nothing has to be searched: the model is given the commands in
-that order, and reads are compared with the model as of the zxid that they say they show.
+The replicas' own order is the witness of linearizability: each command has a zxid, the first
+replica that applies it reports it (`Committed`), and each answer contains a zxid. So no search is
+needed: the model receives the commands in that order, and reads are compared with the model as of
+the zxid that they claim to show.
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ class Committed:
     """Among the commands of its entry."""
     command: Command
     error: Error
-    """That its own apply came to."""
+    """Error of its own apply."""
 
 
 @attrs.frozen
@@ -79,12 +81,12 @@ class Began:
 
     zxid: int
     versions: Mapping[str, int]
-    """Of znodes that servers write by themselves, and that were there before."""
+    """Versions of znodes that servers write by themselves, and that existed before."""
 
 
 @attrs.define(eq=False)
 class LoggedSession:
-    """Of a session, as the log tells it."""
+    """A session, as the log describes it."""
 
     timeout_ms: int
     began: Told
@@ -97,42 +99,43 @@ class LoggedSession:
 
 @attrs.define(eq=False)
 class Replay:
-    """See above."""
+    """Result of a replay."""
 
     model: ModelTree
     """After the last command."""
     changes: Mapping[int, tuple[Change, ...]]
-    """By zxid, with those of the lists of children; those without any are left out."""
+    """Changes by zxid, with those of the lists of children; zxids without any are left out."""
     lives: Mapping[int, LoggedSession]
     acls: Mapping[int, tuple[tuple[Acl, ...], ...]]
-    """For each of `changes`: what READ is asked of before a watch tells it."""
+    """ACL against which READ is checked before a watch reports it, for each of `changes`."""
     missed: Mapping[int, tuple[Change, ...]]
-    """What a client that comes back with its watches has missed, by the number of the operation."""
+    """Changes that a client with restored watches has missed, by the number of the operation."""
     hidden: Mapping[int, frozenset[Change]]
-    """What of that it is not told, as it may not read it."""
+    """Missed changes that are not reported, as the client may not read them."""
     violations: Sequence[Violation]
     compared: int
     """Answers that the model had something to say about."""
 
 
 def committed(history: History) -> list[Told]:
-    """In the order of the log."""
+    """Committed commands in the order of the log."""
     return sorted(history.operations(Committed), key=lambda told: (told.action.position, told.action.index))
 
 
 def answered(history: History) -> list[Told]:
-    """What was asked and answered, in the order in which it was asked."""
+    """Requests with their answers, in the order of the requests."""
     return [told for told in history.operations(Asked) if told.returned]
 
 
 def is_write(told: Told, *, whatever_came: bool = False) -> bool:
-    """Whether it stands in the log, or may; what was refused at the door does not. `whatever_came`: go by the request alone."""
+    """True if it is in the log, or may be; a request refused at the door is not. `whatever_came`:
+    go by the request alone."""
     refused = told.returned and told.result.error in REFUSALS
     return isinstance(told.action.request, WRITES) and (whatever_came or not refused)
 
 
 def as_operation(told: Told) -> Operation:
-    """A write as it stands in the log."""
+    """A write as it is in the log."""
     match told.action.request:
         case Transaction(operations):
             return Multi(operations)
@@ -144,7 +147,7 @@ def as_operation(told: Told) -> Operation:
 
 @once
 def replay(history: History) -> Replay:
-    """All of it, once."""
+    """Replay the history, once."""
     return _Replayer(history).run()
 
 
@@ -187,7 +190,8 @@ class _Replayer:
             yield Violation("answers are of the log", message, proof(*unknown))
 
     def _by_zxid(self, configs: Mapping[int, int]) -> tuple[dict[int, list[Told]], dict[int, list[Told]]]:
-        """What shows the state of a zxid, and what was told to be its command. A `Reconfig` is either."""
+        """Reads by the zxid whose state they show, and commands by the zxid reported for them. A
+        `Reconfig` is either."""
         shown: dict[int, list[Told]] = {}
         written: dict[int, list[Told]] = {}
         for told in answered(self.history):
@@ -236,7 +240,8 @@ class _Replayer:
             yield Violation("results as the model has them", message, proof(answer, told))
 
     def _compare_reconfig(self, answer: Told, told: Told, outcome: Result, config: bytes | None) -> Iterator[Violation]:
-        """It became a write of the list of servers, which is what the rules make of the former one, if it was carried out."""
+        """If carried out, it became a write of the list of servers, computed from the former one by
+        the rules."""
         command, request = told.action.command, answer.action.request
         error, wanted = model_config.change(config, request.joining, request.leaving, request.from_version)
         expected = outcome.error, None if outcome.error else (command.operation.data, outcome.value)
@@ -321,7 +326,7 @@ class _Replayer:
                 yield kind, path
 
     def _missed(self, request: SetWatches) -> Iterator[Change]:
-        """What has changed since the client was gone, of what it had watched."""
+        """Changes of watched znodes since the client was gone."""
         for path in request.data:
             stat = self.model.find(path)
             if stat is None:
@@ -368,7 +373,8 @@ def _heard(command: Command) -> Iterator[int]:
 
 
 def _with_lists(changes: Sequence[Change]) -> Iterator[Change]:
-    """As watches have them: that the children of the parent have changed comes right behind a creation or deletion."""
+    """Changes as watches see them: the change of the parent's children comes right behind a
+    creation or deletion."""
     for kind, path in changes:
         yield kind, path
         if kind is not ChangeKind.DATA_CHANGED:
@@ -378,7 +384,7 @@ def _with_lists(changes: Sequence[Change]) -> Iterator[Change]:
 def _with_parents(
     changes: Sequence[Change], acls: Sequence[tuple[tuple[Acl, ...], tuple[Acl, ...]]]
 ) -> Iterator[tuple[Acl, ...]]:
-    """In step with `_with_lists`."""
+    """Parents in step with `_with_lists`."""
     for (kind, _), (own, parent) in zip(changes, acls, strict=True):
         yield own
         if kind is not ChangeKind.DATA_CHANGED:
@@ -399,8 +405,8 @@ def _changes_of_config(history: History) -> Mapping[int, int]:
 
 
 def as_told(outcome: Result, zxid: int = 0) -> Answer:
-    """As the wire has it. A multi is answered without an error, whatever has become of it, and what it created is known by its path
-    alone."""
+    """Result as the wire has it. A multi is answered without an error, and a created znode is known
+    by its path alone."""
     match outcome.value:
         case Created(path, stat):
             return Answer(zxid, outcome.error, (path, stat))

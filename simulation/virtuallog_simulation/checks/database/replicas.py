@@ -1,6 +1,7 @@
-"""What replicas of a Zelos have among themselves: equal states at equal cursors, and a log that is there for all who need it.
+"""Promises among replicas of a database: equal states at equal cursors, and a log that keeps all
+that any of them needs.
 
-The first half watches stores while a run goes on, the second half judges what stands in the history.
+The first half watches stores while a run goes on, the second half judges the history.
 
     I8   the store is a function of the log up to its cursor; the two move together
     I9   the log is trimmed no further than every replica of the view has a durable snapshot, and every hold allows
@@ -34,7 +35,7 @@ REPLAYED: Final = "zelos states replayed"
 ANNOUNCED: Final = "zelos announcements compared"
 ALLOWED: Final = "zelos trims allowed"
 LATE_SECONDS: Final = 5.0
-"""So long may an append of a dead process be on its way."""
+"""Longest time that an append of a dead process may be on its way."""
 _VIEW: Final = section_span(view.NAME)
 _NOBODY: Final = NodeId(0)
 
@@ -54,13 +55,13 @@ class StateWatch:
     violations: list[Violation]
     counts: dict[str, int]
     _digests: dict[int, tuple[int, NodeId]] = attrs.field(factory=dict, init=False)
-    """Of the whole store at a cursor, and who had it first."""
+    """Digest of the whole store at a cursor, and the replica that had it first."""
     _first: LogPosition = attrs.field(default=LogPosition(0), init=False)
-    """Where the log begins."""
+    """Position where the log begins."""
     _allowed: LogPosition = attrs.field(default=LogPosition(0), init=False)
     _bereft: dict[NodeId, tuple[int, int]] = attrs.field(factory=dict, init=False)
-    """Machines whose store was lost: how far anybody had got in the log by then, and the number of the next event. What they
-    said before is played again, and is not true any more."""
+    """Machines whose store was lost: how far any replica had got in the log by then, and the number
+    of the next event. Their earlier statements are played again, and no longer hold."""
 
     _copies: dict[int, dict[bytes, bytes]] = attrs.field(factory=dict, init=False)
     """Stores at some cursors: whenever more of the log was allowed to be trimmed. All that follows is in the log until the next one."""
@@ -72,7 +73,7 @@ class StateWatch:
         self._copies[position] = dict(disk.content.pairs)
 
     def opened(self, node: NodeId, disk: StoreDisk) -> None:
-        """By a new life, or by a life that has installed a snapshot."""
+        """Called for the store of a new life, or of a life that has installed a snapshot."""
         if disk.content.get(CURSOR) is None and max(self._digests, default=self._first) > self._first:
             self._bereft[node] = max(self._digests), len(self.history.events)
         self._compare(node, disk)
@@ -92,7 +93,7 @@ class StateWatch:
         return SortedPairs(dict(self._copies[min(usable)])) if trim_point else SortedPairs()
 
     def replayed(self, cursor: LogPosition, digest: int) -> None:
-        """Somebody who is no replica has come to this state."""
+        """Called when a replay without a replica has come to this state."""
         known = self._digests.get(cursor)
         if known is None:
             return
@@ -126,9 +127,10 @@ class StateWatch:
         self._compare_needs(disk.former, disk.content)
 
     def _compare_needs(self, former: StoreReader, now: StoreReader) -> None:
-        """Whether who was in the view all the time needs nothing below a floor that a transaction has raised. Who was ejected in
-        this very transaction, and has come back, may: such a one was heard of behind the former cursor. So an announcement is
-        judged where it comes first in its transaction, and most are alone in theirs on some replica."""
+        """Check that no member of the view needs anything below a floor that a transaction has
+        raised. A member ejected in this very transaction that has come back may: it was heard of
+        behind the former cursor. So an announcement is judged where it comes first in its
+        transaction, and most are alone in theirs on some replica."""
         floor, first = view.floor(now), read_cursor(former)
         if floor <= view.floor(former):
             return
@@ -140,7 +142,7 @@ class StateWatch:
                 self.violations.append(Violation("trims leave what is needed", message))
 
     def _is_of_a_lost_store(self, node: NodeId, position: LogPosition) -> bool:
-        """Whether this was said before, or was on its way into the log when the store was lost."""
+        """True if this was said before, or was on its way into the log when the store was lost."""
         reached, event = self._bereft.get(node, (-1, 0))
         if position < reached:
             return True
@@ -148,8 +150,8 @@ class StateWatch:
         return self.history.events[-1].time < lost_at + LATE_SECONDS
 
     def _compare_own(self, node: NodeId, disk: StoreDisk, durable: LogPosition) -> None:
-        """What a replica says of its snapshots in the log: its disk has one that is as new, or a store that is, as right after somebody
-        else's snapshot was installed."""
+        """Compare a replica's announcement of its snapshots with its disk: it has one that is as
+        new, or a store that is, as right after another replica's snapshot was installed."""
         found = [position for name in disk.checkpoints if (position := position_of(name)) is not None]
         newest = max([disk.durable_cursor, *found])
         self.counts[ANNOUNCED] += 1
@@ -159,7 +161,7 @@ class StateWatch:
 
 
 def trims_stay_below_what_is_allowed(history: History) -> Iterator[Violation]:
-    """Whoever trims a loglet of the log had been allowed to."""
+    """Trims of the log's loglets were allowed before."""
     allowed = sorted(history.operations(Allowed), key=lambda told: told.invoked)
     for trim in history.operations(LogletTrim):
         position = trimmed_to(history, trim)
@@ -170,8 +172,8 @@ def trims_stay_below_what_is_allowed(history: History) -> Iterator[Violation]:
 
 
 def trimmed_to(history: History, trim: Told) -> int | None:
-    """Where in the log this trim of a loglet ends. None if it takes nothing of its segment, as one that only asks for the trim point
-    does, or nobody knows its segment."""
+    """Log position where this trim of a loglet ends. None if it takes nothing of its segment, as a
+    query for the trim point does, or if the segment is unknown."""
     for version in chains(history).values():
         segment = version.chain.find(trim.action.segment)
         if segment is not None:

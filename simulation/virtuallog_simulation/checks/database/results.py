@@ -1,7 +1,8 @@
-"""What a Zelos promises its clients: one order of writes, results as in ZooKeeper, reads that never go back.         Pure.
+"""Promises of a database to its clients: one order of writes, results as in ZooKeeper, reads that
+never go back.
 
-The promises are those of docs/promises.md. Watches are in `zelos_watches.py`, sessions in `zelos_sessions.py`, what replicas
-have among themselves in `zelos_replicas.py`.
+The promises are those of docs/promises.md. Watches are in `watches.py`, sessions in `sessions.py`,
+the promises among replicas in `replicas.py`.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ def results_are_those_of_the_model(history: History) -> Iterator[Violation]:
 
 
 def writes_keep_real_time(history: History) -> Iterator[Violation]:
-    """A write that was answered before another one was asked for has the lower zxid; and so has whatever a `sync` that began
-    later was answered with."""
+    """A write that was answered before another one was requested has the lower zxid; so has the
+    answer of any `sync` that began later."""
     newest: Told | None = None
     events = sorted(
         [(told.ended, 1, told) for told in answered(history) if is_write(told)]
@@ -53,8 +54,8 @@ def writes_keep_real_time(history: History) -> Iterator[Violation]:
 
 
 def commands_are_asked_for_and_applied_once(history: History) -> Iterator[Violation]:
-    """What is applied in the name of a session was asked for by its client, and as often at most; what was refused at once, or
-    answered, once."""
+    """A command applied in the name of a session was requested by its client, and is applied at
+    most as often; once if it was answered or refused at once."""
     asked: Counter[tuple[int, object]] = Counter(
         (told.action.session, as_operation(told)) for told in history.operations(Asked) if is_write(told)
     )
@@ -76,9 +77,9 @@ def commands_are_asked_for_and_applied_once(history: History) -> Iterator[Violat
 
 
 def sessions_never_go_back(history: History) -> Iterator[Violation]:
-    """Whatever a session is shown is as new as all that it was shown before, on whatever connection; and a write of its own is newer
-    than that, as reads are answered before the writes behind them are made. What looks at no znode holds
-    no write up, so it may show one behind it."""
+    """Answers of a session are as new as all its earlier ones, on whatever connection; a write of
+    its own is newer, as reads are answered before the writes behind them are made. An answer
+    that depends on no znode holds no write up, so it may show one behind it."""
     newest: dict[int, Told] = {}
     read: dict[int, Told] = {}
     for told in sorted(answered(history), key=lambda told: told.ended or 0):

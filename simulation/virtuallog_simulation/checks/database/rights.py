@@ -1,7 +1,9 @@
-"""What is promised about rights: what a client has proved decides, and nothing else does.                              Pure.
+"""Promises about rights: they depend only on what a client has proved.
 
-What an ACL gives is a matter of the model (`zelos_facts`), which is given the identities that `standing` works out. Here is what comes before: who
-may go on with a session, what is refused at the door, and with whose rights a command stands in the log.
+The model in `replay.py` decides what an ACL gives, from the identities that
+`workload/database/authentication_model.py` computes. This module checks what comes before: which
+client may go on with a session, what is refused at the door, and with which rights a command is in
+the log.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from virtuallog_simulation.workload.database.requests import Asked, Close, Conne
 
 
 def the_door_refuses_whom_it_must(history: History) -> Iterator[Violation]:
-    """Without a login where one is a duty, with a wrong password, and with a write in read-only mode; and nobody else."""
+    """Requests are refused at the door without a required login, with a wrong password, and for a
+    write in read-only mode; no others are."""
     known = standings(history)
     for told in answered(history):
         before, after = known[told.number]
@@ -53,7 +56,8 @@ def commands_have_the_rights_of_their_client(history: History) -> Iterator[Viola
 
 
 def sessions_go_on_with_their_password(history: History) -> Iterator[Violation]:
-    """On whatever server, in read-only mode, too; and who did not ask for read-only mode is not in it."""
+    """Sessions go on with their password on any server, also in read-only mode; only clients that
+    asked for read-only mode are in it."""
     lives = replay(history).lives
     owners: dict[bytes, int] = {}
     for session, one in lives.items():

@@ -1,8 +1,9 @@
-"""What is promised about sessions: none ends before its time, and none lives on for long.                          Pure.
+"""Promises about sessions: none ends before its time, and none lives on for long.
 
-A session is heard of through the log: by its own commands, and by what servers tell of those that only pinged. Whoever ends it has
-waited for its timeout since it applied the last of these, by its own clock. So the true time between the two is at least
-the timeout by the fastest clock there is.
+A session is heard of through the log: by its own commands, and by what servers report of those that
+only pinged. The server that ends it has waited for its timeout since it applied the last of these,
+by its own clock. So the true time between the two is at least the timeout by the fastest clock
+there is.
 """
 
 from __future__ import annotations
@@ -23,19 +24,21 @@ Timing: TypeAlias = Callable[[History, Told], float]
 
 
 def when_told(history: History, told: Told) -> float:
-    """When it began: what is applied, and whatever a server has surely heard of since."""
+    """Time of a command when it was proposed by the clock of a server that has surely heard of it."""
     return history.events[told.invoked].time
 
 
 def when_proposed(history: History, told: Told) -> float:
-    """Of a command, by the clock of its proposer: where all have the same clock, and whoever tells of commands may lag. Somebody
-    has applied what was heard before he proposes that the session has expired, so this is no stricter than it should be."""
+    """Time of a command by the clock of its proposer: for runs in which all have the same clock,
+    and the reports of commands may lag. A replica has applied what was heard before it proposes
+    that the session has expired, so this is no stricter than it should be."""
     milliseconds: int = told.action.command.time_ms
     return milliseconds / 1000
 
 
 def session_checks(drift: float, *, calm: bool, timing: Timing = when_told) -> tuple[Check, ...]:
-    """Those of a run whose clocks are wrong by this rate; `calm`: nothing has kept servers from telling what they heard."""
+    """Checks of a run whose clocks are wrong by this rate; `calm`: nothing has kept servers from
+    reporting what they heard."""
 
     def sessions_end_in_time(history: History) -> Iterator[Violation]:
         """No session is expired that the log has heard of within its timeout."""
@@ -47,7 +50,8 @@ def session_checks(drift: float, *, calm: bool, timing: Timing = when_told) -> t
                     yield Violation("sessions end in time", message, proof(life.heard, life.ended))
 
     def clients_are_heard(history: History) -> Iterator[Violation]:
-        """With nothing in the way, no session is expired whose client was answered within its timeout."""
+        """With nothing in the way, no session is expired whose client was answered within its
+        timeout."""
         asked = _answered_of(history)
         for number, life in replay(history).lives.items():
             if life.expired and life.ended is not None:
@@ -65,7 +69,7 @@ def session_checks(drift: float, *, calm: bool, timing: Timing = when_told) -> t
 
 
 def lives_on(history: History, alive: Callable[[int], bool]) -> Iterator[Violation]:
-    """Sessions that nobody uses any more, and that should have been over by now."""
+    """Sessions without a client that should have been over by now."""
     for number, life in replay(history).lives.items():
         if life.ended is None and not alive(number):
             message = f"session {number:x} lives on, though its client has been gone for longer than its timeout"

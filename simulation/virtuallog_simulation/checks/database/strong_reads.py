@@ -1,8 +1,10 @@
-"""What a Zelos promises programs that hold a replica, and operators: linearizable reads, holds, timers.              Pure.
+"""Promises of a database to programs that hold a replica, and to operators: linearizable reads,
+holds, timers.
 
-A linearizable read shows one of the states between the newest that anybody was told of when it began and the newest there was when
-it ended. Which states there are is known (`zelos_facts`), so nothing has to be searched: each read is given the oldest state
-that it may show. Whoever begins later must be shown that state, or a newer one.
+A linearizable read shows one of the states between the newest that was known to any client when it
+began and the newest there was when it ended. The states are known (`replay.py`), so no search is
+needed: each read is given the oldest state that it may show. A read that begins later must show
+that state, or a newer one.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ FIRED: Final = "zelos timers fired"
 SLACK_SECONDS: Final = 0.002
 """Times of timers and holds are whole milliseconds."""
 LATE_SECONDS: Final = 12.0
-"""Of peace, in which a timer must fire at the latest. Each restart of a replica has it count anew."""
+"""Seconds of peace within which a timer must fire. Each restart of a replica restarts the count."""
 Timeline: TypeAlias = Sequence[tuple[int, Any]]
 """Zxids at which a znode became something else, and what it was from then on."""
 
@@ -91,10 +93,11 @@ def _oldest(timeline: Timeline, seen: Any, floor: int) -> int | None:
 
 
 def strong_read_checks(drift: float) -> tuple[Check, ...]:
-    """Those of a run whose clocks are wrong by this rate."""
+    """Checks of a run whose clocks are wrong by this rate."""
 
     def holds_hold(history: History) -> Iterator[Violation]:
-        """What is held is not trimmed, until it is released, or until its time is over by the fastest clock there is."""
+        """Held entries are not trimmed until they are released, or until their time is over by the
+        fastest clock there is."""
         for told in history.operations(Hold):
             if told.returned:
                 ends = _ends(history, told, drift)

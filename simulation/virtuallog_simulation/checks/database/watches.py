@@ -1,8 +1,10 @@
-"""What is promised about watches: each fires once, at the first change behind it, before anything shows that change.    Pure.
+"""Promises about watches: each fires once, at the first change behind it, before anything shows
+that change.
 
-Every connection is replayed by itself. A read that sets a watch says with its zxid which state it was set on, so the changes that
-it must tell are known, and so is their order. What is told before an answer must reach as far as the state that the answer shows;
-it may reach further, as commands are applied in groups. Changes of one zxid come in any order.
+Every connection is replayed by itself. A read that sets a watch names with its zxid the state it
+was set on, so the changes that the watch must report are known, and so is their order. Events
+before an answer must reach as far as the state that the answer shows; they may reach further, as
+commands are applied in groups. Changes of one zxid come in any order.
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ class Tables:
         return not (self.data or self.child or self.persistent or self.recursive)
 
     def fire(self, change: Change) -> bool:
-        """Whether this change is told; what is told once is gone then."""
+        """Report a change if it is watched; one-time watches are gone then. Returns True if it is
+        reported."""
         kind, path = change
         stays = path in self.persistent or (kind is not ChangeKind.CHILDREN_CHANGED and self._is_below(path))
         once = False
@@ -66,7 +69,7 @@ class Tables:
         return once or stays
 
     def have(self, path: str, kind: int, *, remove: bool) -> bool:
-        """Whether there is a standard watch, of children (1) or data (2)."""
+        """True if there is a standard watch, of children (1) or data (2)."""
         table = self.child if kind == 1 else self.data
         found = path in table
         if remove:
@@ -83,10 +86,10 @@ class _Connection:
 
     replay: Replay
     zxids: Sequence[int]
-    """Of all changes, in order."""
+    """Zxids of all changes, in order."""
     standings: Mapping[int, tuple[ProvenIdentities, ProvenIdentities]]
     identities: tuple[Identity, ...] = ()
-    """What the connection has proved so far."""
+    """Identities that the connection has proved so far."""
     tables: Tables = attrs.field(factory=Tables)
     received: deque[Told] = attrs.field(factory=deque)
     shown: int = _ANY_TIME
@@ -114,7 +117,7 @@ class _Connection:
         yield from self._drain()
 
     def _advance(self, zxid: int, told: Told) -> Violation | None:
-        """Everything up to this state must have been told."""
+        """Advance to this state: all events up to it must have been reported."""
         while self.next < len(self.zxids) and self.zxids[self.next] <= zxid:
             expected = self._expected()
             heard = [self.received.popleft() for _ in range(min(len(expected), len(self.received)))]
@@ -128,7 +131,7 @@ class _Connection:
         return None
 
     def _drain(self) -> Iterator[Violation]:
-        """The connection is over. What was told ahead must be what comes next."""
+        """End the connection: events reported ahead must be those that come next."""
         while self.received:
             first = self.received[0]
             if self.next == len(self.zxids):
@@ -145,7 +148,7 @@ class _Connection:
                 self.compared += 1
 
     def _expected(self) -> list[Change]:
-        """What the next zxid with changes makes these watches tell."""
+        """Events of these watches at the next zxid with changes."""
         self.shown = self.zxids[self.next]
         self.next += 1
         if self.tables.is_empty:
@@ -178,7 +181,8 @@ class _Connection:
         return None
 
     def _set_again(self, told: Told) -> Violation | None:
-        """What was missed has been told before the answer; the others are set."""
+        """Restore watches: missed changes have been reported before the answer; the other watches
+        are set."""
         request, missed = told.action.request, self.replay.missed[told.number]
         due = [change for change in missed if change not in self.replay.hidden[told.number]]
         heard = [self.received.popleft() for _ in range(min(len(due), len(self.received)))]
@@ -199,7 +203,7 @@ class _Connection:
 
 
 def watches_fire_once_and_first(history: History) -> Iterator[Violation]:
-    """On every connection."""
+    """Check the watches of every connection."""
     facts = replay(history)
     zxids = sorted(facts.changes)
     for frames in connections(history).values():
@@ -207,7 +211,7 @@ def watches_fire_once_and_first(history: History) -> Iterator[Violation]:
 
 
 def events_compared(history: History) -> int:
-    """How much of it there was."""
+    """Number of events compared."""
     facts = replay(history)
     zxids, total = sorted(facts.changes), 0
     for frames in connections(history).values():
@@ -218,7 +222,7 @@ def events_compared(history: History) -> int:
 
 
 def connections(history: History) -> Mapping[int, _Frames]:
-    """What came over each connection, in order."""
+    """Frames of each connection, in order."""
     found: dict[int, list[tuple[int, Told]]] = {}
     for told in answered(history):
         found.setdefault(told.action.connection, []).append((told.ended or 0, told))

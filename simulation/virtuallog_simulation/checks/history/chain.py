@@ -1,6 +1,7 @@
-"""What the chains that clients learn must be like: invariants I1 and I3, and the ordering rule across segments.  Pure.
+"""Promises about the chains that clients learn: invariants I1 and I3, and the ordering rule across
+segments.
 
-Checks of the register itself, whatever its values mean, are in `register.py`.
+Checks of the register itself, independent of its values, are in `register.py`.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from virtuallog_simulation.checks.history.register import REGISTER_CHECKS
 __all__ = ["CHAIN_CHECKS", "REGISTER_CHECKS", "newest_chain"]
 
 NODE_BYTES: Final = 256
-"""What a node may take in the register: id, store id, some addresses and roles."""
+"""Bytes that a node may take in the register: id, store id, some addresses and roles."""
 SEGMENT_BYTES: Final = 512
-"""What a segment may take, its config included."""
+"""Bytes that a segment may take, its config included."""
 FIXED_BYTES: Final = 1024
 
 
@@ -44,7 +45,7 @@ def chain_is_gapless(history: History) -> Iterator[Violation]:
 
 
 def boundaries_come_from_sealed_tails(history: History) -> Iterator[Violation]:
-    """I3: whoever puts a stop into the chain has read it from the sealed loglet before.
+    """I3: a client that puts a stop into the chain has read it from the sealed loglet before.
 
     So two loglets never own one unwritten position: the seal stands between them.
     """
@@ -119,7 +120,7 @@ CHAIN_CHECKS: Final[tuple[Check, ...]] = (
 
 
 def _new_stop(left: Segment, after: chain.Chain) -> int | None:
-    """Where `after` ends the segment that was open before; None if it is open still."""
+    """Stop that `after` gives to the segment that was open before; None if it is still open."""
     same = after.find(left.id)
     if same is not None:
         return same.stop
@@ -128,7 +129,7 @@ def _new_stop(left: Segment, after: chain.Chain) -> int | None:
 
 @once
 def _sealed_tails(history: History) -> dict[tuple[SegmentId, int], Operation]:
-    """Who first saw each sealed tail."""
+    """First observer of each sealed tail."""
     found: dict[tuple[SegmentId, int], Operation] = {}
     for tail in history.operations(LogletTail):
         if tail.returned and type(tail.result) is Sealed:
@@ -140,7 +141,8 @@ def _sealed_tails(history: History) -> dict[tuple[SegmentId, int], Operation]:
 
 @once
 def _stops(history: History) -> dict[SegmentId, tuple[int, int, Operation]]:
-    """Where each closed segment ends in its loglet, with the first version that says so and who knew it first."""
+    """Stop of each closed segment in its loglet, with the first version that has it and the client
+    that knew it first."""
     stops: dict[SegmentId, tuple[int, int, Operation]] = {}
     for version, one in chains(history).items():
         for segment in one.chain.segments:
@@ -151,7 +153,8 @@ def _stops(history: History) -> dict[SegmentId, tuple[int, int, Operation]]:
 
 @once
 def _first_learned(history: History) -> dict[tuple[str, int], Operation]:
-    """By client and version: when the client first learned of this version, or of a later one."""
+    """Event at which the client first learned of this version, or of a later one, by client and
+    version."""
     first: dict[tuple[str, int], Operation] = {}
     newest: dict[str, int] = {}
     known = list(decided(history))  # an import leaves out most numbers

@@ -1,4 +1,5 @@
-"""Which errors a client may hear: those that `virtuallog.contract.loglet` and `virtuallog.client.virtual_log` promise, and no others.  Pure.
+"""Errors that a client may receive: those that `virtuallog.contract.loglet` and
+`virtuallog.client.virtual_log` promise, and no others.
 
 An undocumented error is a broken promise even if nothing else is wrong: no caller knows what to do about it.
 """
@@ -35,10 +36,10 @@ from virtuallog.testing.checker.history import Fault, History, Operation
 from virtuallog.testing.checker.violation import Check, Violation, once, proof
 
 _BIT_ROT: Final = "bit rot"
-"""How the fault that damages durable bytes is told."""
+"""Name in the history of the fault that damages durable bytes."""
 
 _CONDITIONAL: Final = (errors.TailMismatchError, errors.UnsupportedError)
-"""Of appends on condition of a tail only."""
+"""Errors of conditional appends only."""
 _DROPPED: Final = (UnavailableError, errors.SealedError)
 """Every method of a loglet may say that it has been dropped."""
 
@@ -68,24 +69,24 @@ DOCUMENTED: Final[Mapping[type, tuple[type[VirtualLogError], ...]]] = {
     RegisterGet: (UnavailableError,),
     RegisterPut: (UnavailableError, errors.ChainConflictError, errors.TooLargeError),
 }
-"""By action, or by what change was asked for."""
+"""Documented errors by action, or by kind of change."""
 
 _LOG: Final = (LogAppend, LogCheckTail, LogRead, LogFollow, LogTrim, LogFindTrimPoint, Reconfigure)
 _LOGLET: Final = (LogletAppend, LogletTail, LogletSeal, LogletRead, LogletTrim)
 
 
 def log_errors_as_documented(history: History) -> Iterator[Violation]:
-    """Of the log."""
+    """Operations of the log return documented errors only."""
     yield from _undocumented(history, _LOG)
 
 
 def loglet_errors_as_documented(history: History) -> Iterator[Violation]:
-    """Of loglets."""
+    """Operations of loglets return documented errors only."""
     yield from _undocumented(history, _LOGLET)
 
 
 def register_errors_as_documented(history: History) -> Iterator[Violation]:
-    """Of the MetaStore."""
+    """Operations of the MetaStore return documented errors only."""
     yield from _undocumented(history, (RegisterGet, RegisterPut))
 
 
@@ -122,7 +123,7 @@ def _before(event: int | None, operation: Operation) -> bool:
 
 @once
 def _first_rot(history: History) -> int | None:
-    """When durable bytes were damaged first."""
+    """Event at which durable bytes were damaged first."""
     rotten = (
         index
         for index, event in enumerate(history.events)
@@ -133,6 +134,6 @@ def _first_rot(history: History) -> int | None:
 
 @once
 def _first_close(history: History) -> int | None:
-    """When somebody first wanted to close the log on purpose."""
+    """Event at which a client first tried to close the log on purpose."""
     changes = history.operations(Reconfigure)
     return next((change.invoked for change in changes if isinstance(change.action.change, CloseChange)), None)

@@ -1,4 +1,4 @@
-"""What follows from a history and is needed by several checks: where entries lie, and which chains were decided.   Pure.
+"""Facts of a history that several checks need: positions of entries, and decided chains.
 
 Each fact is worked out once per history (`once`), in one pass.
 """
@@ -23,10 +23,10 @@ from virtuallog.testing.checker.witness_order import Entries, Entry
 
 @attrs.define(eq=False)
 class LogContent:
-    """What lies where in the log, and who disagrees about it."""
+    """Content of the log by position, and contradictions about it."""
 
     entries: Entries[bytes] = attrs.field(factory=Entries)
-    """By their payloads, which are unique."""
+    """Positions of entries by their payloads, which are unique."""
     records: dict[int, tuple[Data, Operation, Entry[bytes]]] = attrs.field(factory=dict)
     """The record at each position, as the first of its readers had it."""
     gaps: list[tuple[Operation, Gap]] = attrs.field(factory=list)
@@ -74,7 +74,7 @@ class LogContent:
 
 @once
 def content(history: History) -> LogContent:
-    """What lies where, as appends and reads say."""
+    """Content of the log by position, from appends and reads."""
     log = LogContent()
     appends = history.operations(LogAppend)
     for append in appends:
@@ -90,20 +90,20 @@ def content(history: History) -> LogContent:
 
 @attrs.define(eq=False)
 class Decided:
-    """A version of the register that somebody knows to be decided."""
+    """A version of the register that some client knows to be decided."""
 
     version: int
     value: bytes
     known_by: Operation
-    """Who knew it first."""
+    """Client that knew it first."""
     started: int = 0
-    """When somebody first put this value; 0 if nobody did."""
+    """Event at which a client first put this value; 0 if none did."""
     register: Register | None = None
-    """None: the value is none, or it cannot be read."""
+    """Decoded register; None if there is no value, or if it cannot be read."""
 
     @property
     def known(self) -> float:
-        """From when on it was surely decided."""
+        """Event from which on it was surely decided."""
         return self.known_by.done
 
     @property
@@ -125,7 +125,7 @@ def learned(history: History) -> Iterator[tuple[int, bytes, Operation]]:
 
 @once
 def decided(history: History) -> dict[int, Decided]:
-    """Every known version, in order, with the value of whoever knew it first."""
+    """Every known version, in order, with the value of the client that knew it first."""
     found: dict[int, Decided] = {}
     for version, value, operation in learned(history):
         known = found.get(version)

@@ -1,4 +1,4 @@
-"""What a history of a log must be like, whatever happened to the cluster.                                      Pure.
+"""Checks of a history of a log, valid under every fault.
 
 One function per promise; each yields the ways in which the history breaks it. They know the promises of
 `virtuallog.contract.loglet` and nothing of how the workload came about. docs/promises.md says which invariant each one holds.

@@ -1,4 +1,4 @@
-"""What the history of each loglet must be like: the promises of `virtuallog.contract.loglet.Loglet`.                       Pure.
+"""Checks of the history of each loglet: the promises of `virtuallog.contract.loglet.Loglet`.
 
 Every call that the clients of a log, or of a bare loglet, made is looked at; so a loglet is caught in the act, even when
 nothing visible came of it in the log above.
@@ -20,11 +20,12 @@ from virtuallog_simulation.checks.history.errors import LOGLET_ERROR_CHECKS
 LOGLET_CHECKS: Final[tuple[Check, ...]] = (loglets_are_linearizable, *LOGLET_ERROR_CHECKS)
 
 AGAIN: Final = "looked: batches acknowledged by the loglet to which they were offered before"
-"""What became of the earlier call was unknown: it may have been placed, and must not be placed twice."""
+"""Repeated calls after an unknown outcome: the batch may have been placed, and must not be placed
+twice."""
 
 
 def offered_again(history: History) -> int:
-    """How many there are."""
+    """Number of repeated calls."""
     unknown: set[tuple[SegmentId, SessionId, int]] = set()
     count = 0
     for append in history.operations(LogletAppend):

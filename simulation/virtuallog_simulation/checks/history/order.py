@@ -1,9 +1,9 @@
-"""Is this the history of one log? Linearizability, with positions as the witness.                                Pure.
+"""Linearizability of the history of one log, with positions as the witness.
 
-The witness order (`virtuallog.testing.checker.witness_order`) of a log has entries at their positions and tails just before the entry
-at that position. A read, a trim or a chain that somebody has seen proves a tail as well, of which nobody can say how
-long it has been there. One pass over the history finds where entries lie (`facts.content`), one over the order finds
-what is impossible in time; so none of this takes longer for being one check or several.
+The witness order (`virtuallog.testing.checker.witness_order`) of a log has entries at their
+positions and tails just before the entry at that position. A read, a trim or a chain also proves a
+tail, of unknown age. One pass over the history finds where entries lie (`facts.content`), one over
+the order finds what is impossible in time; so several checks take no longer than one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TAIL, _ENTRY = range(2)
 
 
 def everybody_agrees(history: History) -> Iterator[Violation]:
-    """All readers, and whoever appended it, agree on what lies at a position; and it is what somebody offered."""
+    """All readers, and the appender, agree on the entry at a position; and a client has offered it."""
     yield from content(history).conflicts
 
 
@@ -45,7 +45,7 @@ def possible_in_time(history: History) -> Iterator[Violation]:
 
 
 def known_tails_are_readable(history: History) -> Iterator[Violation]:
-    """I6: below a tail that was known before, nobody is told that he reads past the tail."""
+    """I6: below a tail that was known before, no reader gets the error that it reads past the tail."""
     for read in history.operations(LogRead):
         if isinstance(read.error, BeyondTailError):
             known, witness = floor(history).before(read)
@@ -73,8 +73,9 @@ def conditions_hold(history: History) -> Iterator[Violation]:
 
 
 def _refused_at_a_tail(history: History, append: Operation, error: TailMismatchError) -> Iterator[Violation]:
-    """A refusal tells a tail that the log had at some time before its end. If the one that was expected is still ahead of that, the
-    log may not have reached it before the call; one that has passed stays past, whatever the tail is by now."""
+    """A refusal contains a tail that the log had at some time before its end. If the expected tail
+    is still ahead of it, the log may not have reached it before the call; one that has passed
+    stays past, whatever the tail is by now."""
     known, witness = floor(history).before(append)
     if error.found < error.expected and error.found < known:
         message = f"refused at tail {error.found}, which is too early for {error.expected}, when {known} was known"
@@ -125,7 +126,7 @@ def _steps(history: History) -> Iterator[Step]:
 
 
 def _proofs(history: History) -> Iterator[tuple[int, float, Operation]]:
-    """Tails that somebody knew in passing: (tail, from when on, how)."""
+    """Tails proved in passing: (tail, from when on, how)."""
     for read in history.operations(LogRead):
         if read.returned and read.result:
             yield stop_of(read.result[-1]), read.done, read
@@ -162,7 +163,7 @@ floor: Final = once(Floor)
 
 
 class Ceiling:
-    """The lowest tail that was told to those who asked from each moment on."""
+    """Lowest tail returned to calls that began at each moment or later."""
 
     def __init__(self, history: History) -> None:
         self._since: list[int] = []
@@ -199,7 +200,8 @@ class _Closed:
         return NEVER if self.until is None else self.until.started
 
     def allows_sealed(self, tail: Operation) -> bool:
-        """Whether `tail` may have been taken before it was open again, and after somebody began to close it."""
+        """True if `tail` may have been taken before the log was open again, and after a client
+        began to close it."""
         opened = NEVER if self.until is None else self.until.known
         return self.tail == tail.result.tail and self.since.started < tail.done and tail.invoked < opened
 

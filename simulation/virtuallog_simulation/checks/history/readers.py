@@ -1,13 +1,13 @@
-"""What readers are promised, whoever else does what: validators over what each of them saw.                       Pure.
+"""Promises to readers under any concurrent operations: validators over what each reader saw.
 
 ordered, unique        a read begins at its start and covers every position once, in order; a reader that follows the
                        log goes on where it was
-gap-honest             a gap says why: trimmed only where somebody asked for it, filler only where nothing ever is,
+gap-honest             a gap says why: trimmed only where a client asked for it, filler only where nothing ever is,
                        and nothing is lost
 resumable, repeatable  a reader sees what another one that passed there saw: the same record, or that it was trimmed
 atomic                 entries that were offered together lie side by side, all of them or none
-no future leak         nothing is read at or past a tail that somebody sees later (`order.possible_in_time`: reads prove
-                       tails), nor before somebody offered it (`facts.content`)
+no future leak         nothing is read at or past a tail that a client sees later (`order.possible_in_time`: reads prove
+                       tails), nor before a client offered it (`facts.content`)
 follows                where the log goes (`followers_reach_the_tail`)
 """
 
@@ -27,7 +27,7 @@ from virtuallog_simulation.checks.history.facts import chains, content, end_of, 
 
 
 def reads_without_holes(history: History) -> Iterator[Violation]:
-    """What a read returns begins at its start and covers every position once, in order; nothing is ever lost."""
+    """A read returns positions from its start on, each once, in order; nothing is ever lost."""
     for read in history.operations(LogRead):
         if not read.returned:
             continue
@@ -44,7 +44,8 @@ def reads_without_holes(history: History) -> Iterator[Violation]:
 
 
 def gaps_are_honest(history: History) -> Iterator[Violation]:
-    """Trimmed is what somebody wanted trimmed, before the read had ended; filler never hides an entry."""
+    """A position is reported as trimmed only if a client wanted it trimmed before the read had
+    ended; filler never hides an entry."""
     log, asked = content(history), _asked(history)
     places = sorted(log.entries.at) if log.gaps else []
     for read, gap in log.gaps:
@@ -59,7 +60,8 @@ def gaps_are_honest(history: History) -> Iterator[Violation]:
 
 
 def acknowledged_survives(history: History) -> Iterator[Violation]:
-    """I10: a read that begins after an entry was acknowledged, or read by somebody, finds it, or that it was trimmed."""
+    """I10: a read that begins after an entry was acknowledged, or read by any client, finds it, or
+    that it was trimmed."""
     log, asked = content(history), _asked(history)
     places = sorted(log.entries.at) if log.gaps else []
     for read, gap in log.gaps:
@@ -74,7 +76,8 @@ def acknowledged_survives(history: History) -> Iterator[Violation]:
 
 
 def batches_are_whole(history: History) -> Iterator[Violation]:
-    """What was offered as one append lies side by side, all of it, and no tail or boundary ever lies in its middle."""
+    """Entries of one append lie side by side, all of them, and no tail or boundary ever lies in
+    their middle."""
     log, tails = content(history), sorted(_ends(history), key=lambda end: end[0])
     for append in history.operations(LogAppend):
         count = len(append.action.payloads)
@@ -116,7 +119,8 @@ READER_CHECKS: Final[tuple[Check, ...]] = (
 
 
 def followers_reach_the_tail(history: History) -> Iterator[Violation]:
-    """Whoever follows the log and is alive has been handed all of it. For a run that has waited for that, in peace."""
+    """Every live follower of the log has received all of it. Valid for a run that has waited for
+    that, in peace."""
     tails = [tail for tail in history.operations(LogCheckTail) if tail.returned]
     for follow, reads in _followed(history):
         if follow.ended is not None or not tails:
@@ -140,7 +144,7 @@ def _followed(history: History) -> Iterator[tuple[Operation, list[Operation]]]:
 
 
 def _ends(history: History) -> Iterator[tuple[int, Operation]]:
-    """Every position at which somebody saw the log, or a segment, end."""
+    """Every position at which a client saw the log, or a segment, end."""
     for tail in history.operations(LogCheckTail):
         if tail.returned:
             yield tail.result.tail, tail

@@ -1,5 +1,5 @@
-"""What the history of the register must be like: invariant I2, and its errors. The checks of I2 judge
-every MetaStore's own tests as well."""
+"""Checks of the history of the register: invariant I2, and its errors. The checks of I2 judge every
+MetaStore's own tests as well."""
 
 from __future__ import annotations
 

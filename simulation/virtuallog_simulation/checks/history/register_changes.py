@@ -1,6 +1,7 @@
 """Changes of the register take effect: when one has returned a version, that version is decided and shows the change. Pure.
 
-A client that is told of a change relies on it: it shuts down former members, or frees what it has copied.
+A client that gets the answer to a change relies on it: it shuts down former members, or frees what
+it has copied.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from virtuallog_simulation.checks.history.trims import copies, highest_told_befo
 
 
 def changes_take_effect(history: History) -> Iterator[Violation]:
-    """See above. Of a change whose outcome is unknown nothing is said."""
+    """Acknowledged changes are in the register. Changes with an unknown outcome are not checked."""
     for change in history.operations(Reconfigure):
         if not change.returned:
             continue
@@ -43,7 +44,7 @@ CHANGE_CHECKS: Final[tuple[Check, ...]] = (changes_take_effect,)
 
 
 def _missing(history: History, change: Operation, made: Decided) -> str:
-    """What the version should show and does not; empty: it shows the change."""
+    """Expected content that the version lacks; empty if it shows the change."""
     match change.action.change:
         case ExtendChange(kind):
             last = made.chain.last
@@ -84,12 +85,13 @@ def _undone(history: History, seen: tuple[NodeId, ...], change: Operation, made:
 
 
 def _is_made(segment: Segment, kind: str, change: Operation, made: Decided) -> bool:
-    """Whether the segment is of this kind and new in this version, which nobody had put before the change began."""
+    """True if the segment is of this kind and new in this version, which no client had put before
+    the change began."""
     return segment.kind == kind and segment.id.version == made.version and made.started > change.invoked
 
 
 def _place(history: History, segment: SegmentId) -> int | None:
-    """Where the segment began."""
+    """Position where the segment began."""
     found = (known.chain.find(segment) for known in chains(history).values())
     return next((one.start for one in found if one is not None), None)
 

@@ -1,8 +1,9 @@
-"""Exactly once and in order, across all loglets that a session has met; and what fits into none.                  Pure.
+"""Promises to sessions: exactly once and in order, across all loglets that a session has met; and
+refusal of entries that fit into none.
 
-The chain says which places of which loglets are in the log. So everything that a loglet acknowledged, or showed to
-anybody, is brought to its position: a session that was reordered by a reconfiguration is found even if nobody has read
-it through the log.
+The chain defines which places of which loglets are in the log. So everything that a loglet
+acknowledged or showed is mapped to its position: a session that was reordered by a reconfiguration
+is found even if no client has read it through the log.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from virtuallog.testing.checker.violation import Check, Violation, proof
 from virtuallog_simulation.checks.history.facts import chains, content
 
 _Found: TypeAlias = dict[int, tuple[bytes, int, Operation]]
-"""By position: session and sequence number of an entry, and who knows that it is there."""
+"""Session and sequence number of an entry, and the client that knows it, by position."""
 
 
 def entries_in_order_and_once(history: History) -> Iterator[Violation]:
-    """The entries of a session stand in the log in order, and none stands in it twice, whatever was reconfigured.
+    """Entries of a session are in the log in order, and none is in it twice, whatever was
+    reconfigured.
 
-    And whatever loglet serves a position, now or after a change, has the same entry there.
+    Every loglet that serves a position, now or after a change, has the same entry there.
     """
     found: _Found = {
         position: (data.session, data.sequence, read) for position, (data, read, _) in content(history).records.items()
@@ -42,7 +44,8 @@ def entries_in_order_and_once(history: History) -> Iterator[Violation]:
 
 
 def too_large_is_refused_at_the_door(history: History) -> Iterator[Violation]:
-    """What cannot fit is refused when it is offered: no loglet ever hears of it, so nobody retries it for ever."""
+    """An entry that cannot fit is refused when it is offered: no loglet ever receives it, so no
+    client retries it for ever."""
     offers = history.operations(LogletAppend)
     for offer in offers:
         if isinstance(offer.error, TooLargeError):
@@ -65,7 +68,7 @@ def _add_segments(found: _Found, history: History) -> Iterator[Violation]:
     for segment_id, places, session, first, operation in _in_loglets(history):
         segment = segments.get(segment_id)
         if segment is None:
-            continue  # it never got into the chain, as far as anybody knows
+            continue  # it never got into the chain, as far as any client knows
         for sequence, place in enumerate(places, start=first):
             position = segment.position(place)
             if position < segment.start or (segment.stop is not None and position >= segment.stop):

@@ -1,7 +1,7 @@
-"""What is promised about trims of the log: they do what was asked for, no more, and say what came of it.          Pure.
+"""Promises about trims of the log: they trim what was asked for, no more, and report the result.
 
-A copy that takes the place of a segment may know less of trims than the original did (`VirtualLog.reconfig_modify`):
-`Copies` tells what that excuses.
+A copy that takes the place of a segment may know less of trims than the original did
+(`VirtualLog.reconfig_modify`): `Copies` decides what that excuses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from virtuallog_simulation.checks.history.order import floor
 
 
 def trims_are_modest(history: History) -> Iterator[Violation]:
-    """A trim point is never past what somebody had asked for; nor past the tail (`order.possible_in_time`)."""
+    """A trim point is never past the highest one requested; nor past the tail
+    (`order.possible_in_time`)."""
     asked = FarthestTrim((trim, trim.action.position) for trim in history.operations(LogTrim))
     for told in _told(history):
         if told.result > asked.until(told):
@@ -44,8 +45,9 @@ def trims_are_effective(history: History) -> Iterator[Violation]:
 
 
 def _whole_batches(history: History, position: int) -> int:
-    """How far a trim up to this position must get at least: in a striped loglet, to the batch that it is in. An open segment has
-    every position behind it, so an earlier chain may name another loglet, with other slots: then to the lower one."""
+    """Least result of a trim up to this position: in a striped loglet, the batch that it is in. An
+    open segment has every position behind it, so an earlier chain may name another loglet, with
+    other slots: then the lower one counts."""
     least = position
     for version in chains(history).values() if position else ():
         segment = version.chain.segment_at(LogPosition(position - 1))
@@ -55,7 +57,8 @@ def _whole_batches(history: History, position: int) -> int:
 
 
 def trim_points_move_forward(history: History) -> Iterator[Violation]:
-    """Whoever trims, or asks for the trim point, is told at least what anybody had been told before he began."""
+    """A trim, or a query for the trim point, returns at least the highest point that any client had
+    received before it began."""
     steps = [Step(one.result, 0, one.invoked, one.done, str(one.result), one) for one in _told(history)]
     for later, earlier in out_of_time(in_order(steps)):
         if not copies(history).excuse(later.place, later.operation, earlier.operation):
@@ -67,12 +70,12 @@ TRIM_CHECKS: Final[tuple[Check, ...]] = (trims_are_modest, trims_are_effective, 
 
 
 def highest_told_before(history: History, operation: Operation) -> Operation | None:
-    """Who told the highest trim point before this operation began."""
+    """Client that received the highest trim point before this operation began."""
     return max((one for one in _told(history) if one.before(operation)), key=lambda one: one.result, default=None)
 
 
 def _told(history: History) -> Sequence[Operation]:
-    """Who was told a trim point, in the order in which they asked."""
+    """Clients that received a trim point, in the order in which they asked."""
     return [one for one in history.operations(LogTrim, LogFindTrimPoint) if one.returned]
 
 
@@ -83,10 +86,10 @@ class _Copy:
     segment: Segment
     made: Decided
     until: float
-    """Whoever trims later than this trims the copy, and who trimmed before is heard of again."""
+    """Event from which on a trim trims the copy; earlier trimmers are heard of again."""
 
     def excuses(self, place: int, later: Operation, earlier: Operation) -> bool:
-        """It does, if the original knew of the earlier trim and the copy was asked later."""
+        """True if the original knew of the earlier trim and the copy was asked later."""
         assert self.segment.stop is not None
         within = self.segment.start <= place < self.segment.stop
         return (
@@ -98,13 +101,13 @@ class _Copy:
 
 
 class Copies:
-    """Every segment that a copy has taken the place of, as far as anybody knows."""
+    """Every segment replaced by a copy, as far as any client knows."""
 
     def __init__(self, history: History) -> None:
         self._copies = list(_copies(history))
 
     def excuse(self, place: int, later: Operation | None, earlier: Operation | None) -> bool:
-        """Whether `later` may tell only this trim point, though `earlier` had told more."""
+        """True if `later` may return only this trim point, though `earlier` had returned more."""
         assert later is not None and earlier is not None
         return any(copy.excuses(place, later, earlier) for copy in self._copies)
 
@@ -120,7 +123,8 @@ def _copies(history: History) -> Iterator[_Copy]:
 
 
 def _replaced(history: History, asked: ModifyChange) -> Iterator[tuple[Segment, Decided]]:
-    """The segment, and the first version in which another one is in its place; nothing, if nobody knows of one."""
+    """The segment, and the first known version in which another one is in its place; empty if none
+    is known."""
     segment: Segment | None = None
     for version in chains(history).values():
         found = version.chain.find(asked.segment)
@@ -132,9 +136,11 @@ def _replaced(history: History, asked: ModifyChange) -> Iterator[tuple[Segment, 
 
 
 def _carried(history: History, change: Operation) -> float:
-    """When the copy knows of all trims of the original: at the end of the change, if the original has told of them.
+    """Event from which on the copy knows all trims of the original: the end of the change, if the
+    original has reported them.
 
-    Otherwise when somebody trims the next time: a change whose client dies, or whose original is gone, leaves that open.
+    Otherwise it is the next trim: a change whose client dies, or whose original is gone, leaves
+    that open.
     """
     asked = [
         trim

@@ -1,4 +1,4 @@
-"""Looks at what the MetaStore's acceptors have on their disks: invariant I2, below the clients.  Pure.
+"""Comparison of the disks of the MetaStore's acceptors: invariant I2, below the clients.
 
 A decision is what makes the register one: all who know it know the same, it is what a majority accepted in one ballot,
 and once a client has heard of it a majority of those who decided it has it on disk.
@@ -23,7 +23,8 @@ from virtuallog_metastore.messages import Ballot, Decision, Proposal
 from virtuallog_simulation.checks.history.facts import decided
 
 Acceptors: TypeAlias = Mapping[NodeId, Acceptor | None]
-"""What lies on the disk of each node; None if the disk is empty or damaged: then it may have held anything."""
+"""Acceptor on the disk of each node; None if the disk is empty or damaged: then it may have held
+anything."""
 DECIDED: Final = "looked: decided versions"
 KNOWN: Final = "looked: decided versions that a client knows"
 UNDECIDED: Final = "looked: undecided votes"
@@ -39,14 +40,15 @@ def acceptors_agree(acceptors: Acceptors, history: History) -> Iterator[Violatio
 
 @attrs.define(eq=False)
 class Seen:
-    """What the looks of one run have seen so far."""
+    """Observations of one run so far."""
 
     looked: Counter[str]
-    """What was compared."""
+    """Counts of comparisons."""
     _decisions: dict[int, tuple[Decision, NodeId]] = attrs.field(factory=dict, init=False)
-    """By version, with who had stored it."""
+    """Decision and the node that had stored it, by version."""
     _chosen: dict[int, tuple[Proposal, Sequence[NodeId]]] = attrs.field(factory=dict, init=False)
-    """By version, what a majority had accepted in one ballot, and who that was. Nothing else can be decided there."""
+    """Value that a majority had accepted in one ballot, and that majority, by version. No other
+    value can be decided there."""
 
     def look(self, acceptors: Acceptors, history: History) -> Iterator[Violation]:
         """All of the above, for what is durable now."""
@@ -78,7 +80,7 @@ class Seen:
                 yield Violation("acceptors agree", message, proof(client.known_by))
 
     def _count_votes(self, found: Mapping[NodeId, Acceptor]) -> Iterator[Violation]:
-        """Accepted by a majority in one ballot is chosen, whoever has noticed."""
+        """A value accepted by a majority in one ballot is chosen, even before any node notices."""
         votes: dict[tuple[int, Ballot], tuple[Proposal, set[NodeId]]] = {}
         for node, acceptor in found.items():
             if acceptor.accepted is not None:
@@ -106,11 +108,11 @@ class Seen:
                 yield Violation("chosen is decided", message)
 
     def _known_is_durable(self, acceptors: Acceptors, history: History) -> Iterator[Violation]:
-        """What a client has heard of would survive if all processes died now."""
+        """Decisions known to clients would survive if all processes died now."""
         newest = max(decided(history), default=0)
         before = self._decisions.get(newest - 1)
         if newest == 0 or before is None:
-            return  # whoever decided it has gone on, all of them
+            return  # all that decided it have gone on
         self.looked[DURABLE] += 1
         known, members = decided(history)[newest], before[0].members
         have = {node for node in members if _has(acceptors.get(node), newest, known.value)}

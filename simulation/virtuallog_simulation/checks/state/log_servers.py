@@ -1,6 +1,6 @@
 """Looks into the LogServers themselves: invariant I7. What no client can see is checked here.
 
-What could really be compared is counted, as a look that sees nothing finds nothing.
+Actual comparisons are counted, as a look that sees nothing finds nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from virtuallog_loglets.native.core.quorum import committed_tail
 from virtuallog_loglets.native.messages import NativeState
 
 _UNKNOWN = 1 << 62
-"""Tail of a server that nobody can look into: it may have anything."""
+"""Tail of a server that cannot be inspected: it may have anything."""
 SEVERAL_SERVERS: Final = "looked: offsets on several servers"
 KNOWN_TAILS: Final = "looked: known tails"
 AFTER_A_RESTART: Final = "looked: waves after a restart"
@@ -35,7 +35,7 @@ def servers_agree(
     configs: Mapping[SegmentId, NativeConfig],
     looked: Counter[str] | None = None,
 ) -> Iterator[Violation]:
-    """One wave per offset on all servers, and nobody takes for committed what is not.
+    """One wave per offset on all servers, and no server takes for committed what is not.
 
     Args:
         servers: the last state of every LogServer that ran; of a crashed one what it had acknowledged to itself.
@@ -53,10 +53,10 @@ def servers_agree(
 def committed_below_the_stop(
     history: History, segment: SegmentId, config: NativeConfig, servers: Mapping[NodeId, LogServer]
 ) -> Iterator[Violation]:
-    """What a majority of sealed servers has lies below a tail that somebody was told. So repair completes what is below
-    the tail that its check returns, and nothing past it.
+    """Entries on a majority of sealed servers lie below a tail that a client has received. So
+    repair completes what is below the tail that its check returns, and nothing past it.
 
-    For a loglet whose sequencer is dead, when every check and repair that anybody began has come to its end.
+    Valid for a loglet whose sequencer is dead, when every check and repair has ended.
     """
     tails = [tail for tail in history.operations(LogletTail) if tail.returned and tail.action.segment == segment]
     told = max((tail.result.tail for tail in tails), default=0)
@@ -108,7 +108,7 @@ def _held(state: NativeState, *, moved: bool) -> int:
 
 @attrs.frozen
 class HeldLoglet:
-    """What a LogServer holds of one loglet."""
+    """State that a LogServer holds of one loglet."""
 
     tail: int
     sealed: bool
@@ -117,7 +117,7 @@ class HeldLoglet:
 
     @classmethod
     def by(cls, logs: DurableLogs) -> Mapping[SegmentId, HeldLoglet]:
-        """All of it at this moment."""
+        """Complete state at this moment."""
         return {
             segment: cls(loglet.tail, loglet.sealed, loglet.trim, frozenset(loglet.waves))
             for segment, loglet in logs.loglets.items()
@@ -131,7 +131,8 @@ def restart_forgets_nothing(
     looked: Counter[str] | None = None,
     tombstones: Tombstones | None = None,
 ) -> Iterator[Violation]:
-    """What a server has served, or has told others that it is durable, is what it would serve after a loss of power.
+    """Entries that a server has served, or has reported as durable, would be served after a loss of
+    power.
 
     Args:
         node: which server.
@@ -159,7 +160,7 @@ def restart_forgets_nothing(
 
 
 def _drops_all(after: Tombstones, before: Tombstones) -> bool:
-    """Whether what is dropped by `before` is dropped by `after`, which may be newer."""
+    """True if all that `before` drops is dropped by `after`, which may be newer."""
     if after.floor < before.floor or after.horizon < before.horizon:
         return False
     return after.horizon > before.horizon or after.live <= before.live

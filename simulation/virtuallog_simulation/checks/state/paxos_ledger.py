@@ -1,10 +1,11 @@
-"""What the replicas of paxos loglets have on their disks, compared at every write: one value per position, for good.   Pure.
+"""Ledger of the disks of paxos replicas, compared at every write: one value per position, for good.
 
-No client sees most of it: a second value may be decided at a position that nobody reads any more, a promise may be taken
-back and nobody happens to ask. `Ledger` keeps what each store holds, by what was made durable in it, and drops it when the
-store is lost. A value that a quorum of stores holds with one number is *decided*, whoever knows it (docs/protocols/paxos.md).
+No client sees most of it: a second value may be decided at a position that is never read again, or
+a promise may be taken back unnoticed. `Ledger` keeps what each store holds, by its durable writes,
+and drops it when the store is lost. A value that a quorum of stores holds with one number is
+*decided*, known or not (docs/protocols/paxos.md).
 
-What could really be compared is counted, as a look that sees nothing finds nothing.
+Actual comparisons are counted, as a look that sees nothing finds nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ SEALS: Final = "looked: decided seals of paxos loglets"
 ACKNOWLEDGED: Final = "looked: acknowledged batches on the disks of replicas"
 RECOVERED: Final = "looked: replicas that vote again after their store was lost"
 TOMBSTONES: Final = "looked: positions that a replica has missed until they were trimmed"
-"""It was away while they were decided and truncated, and learns by a tombstone that they are gone."""
+"""Counter of replicas that were away while positions were decided and truncated, and learn by a
+tombstone that these are gone."""
 LOOKED: Final = (ACCEPTED, DECIDED, LEARNED, SEALS, ACKNOWLEDGED)
 OFFSET_BITS: Final = 16
 """A position of a loglet is so many bits of offsets."""
@@ -39,7 +41,7 @@ OFFSET_BITS: Final = 16
 
 @attrs.frozen
 class _Decision:
-    """What is decided at a position, and how that was first seen."""
+    """Decision at a position, and how it was first seen."""
 
     value: bytes
     proposal: int
@@ -51,7 +53,7 @@ class _Slot:
     """One position of one loglet."""
 
     records: dict[NodeId, PaxosRecord] = attrs.field(factory=dict)
-    """What each store holds now."""
+    """Record that each store holds now."""
     numbers: dict[int, tuple[bytes, NodeId]] = attrs.field(factory=dict)
     """The value that was accepted with each number, and by whom first."""
     stored: dict[bytes, dict[NodeId, int]] = attrs.field(factory=dict)
@@ -63,7 +65,7 @@ class _Slot:
 
 @attrs.define(eq=False)
 class _Store:
-    """What one store holds of one loglet beside its positions."""
+    """State that one store holds of one loglet beside its positions."""
 
     status: Status = Status.EMPTY
     promised: int = 0
@@ -72,14 +74,14 @@ class _Store:
 
 @attrs.define(eq=False)
 class Ledger:
-    """See above. Tell it all that becomes durable; `found` is what is wrong with it."""
+    """Record of everything that becomes durable; `found` lists the violations."""
 
     looked: Counter[str] = attrs.field(factory=Counter)
     found: list[Violation] = attrs.field(factory=list)
     members: dict[SegmentId, tuple[NodeId, ...]] = attrs.field(factory=dict)
-    """The replicas of each loglet, as far as any of them has told."""
+    """Replicas of each loglet, as far as any of them has reported."""
     quorums: dict[SegmentId, int] = attrs.field(factory=dict)
-    """Of the same loglets: the others are not judged."""
+    """Quorums of the same loglets; loglets without one are not judged."""
     seals: dict[SegmentId, int] = attrs.field(factory=dict)
     """The lowest position at which SEAL is decided."""
     _slots: dict[SegmentId, dict[int, _Slot]] = attrs.field(factory=dict)
@@ -154,7 +156,7 @@ class Ledger:
 
     @property
     def recovering(self) -> bool:
-        """Whether a replica that lost its store is not back yet."""
+        """True if a replica that lost its store is not back yet."""
         return bool(self._lost)
 
     def _missed(self, segment: SegmentId, node: NodeId, first: int, begin: int) -> int:
@@ -170,7 +172,7 @@ class Ledger:
 
     def _compare(self, segment: SegmentId, node: NodeId, before: PaxosRecord | None, after: PaxosRecord) -> None:
         if before is None or after.learned:
-            return  # a learned record is stored as whoever knows it tells it
+            return  # a learned record is stored as its sender has it
         if before.learned or after.promised < before.promised or after.performed < before.performed:
             message = (
                 f"node {node} of loglet {segment}, position {after.position}: {_told(before)}, then {_told(after)}"
@@ -231,7 +233,7 @@ class Ledger:
                     yield Violation("acknowledged is on a quorum", message, proof(append))
 
     def _holders(self, segment: SegmentId, position: int, batch: bytes, before: float) -> list[NodeId]:
-        """Who had stored this batch at this position, as its decision, before this event."""
+        """Stores that had this batch at this position, as its decision, before this event."""
         slot = self._slots.get(segment, {}).get(position)
         if slot is None or slot.decision is None or values.kind_of(slot.decision.value) != ValueKind.APPEND:
             return []

@@ -1,4 +1,4 @@
-"""Callers that give up: whatever becomes of their appends, those of others go on.
+"""Callers that cancel appends: appends of other callers go on, independent of the cancelled ones.
 
 Sessions over a slow network, several appends at once, most of them cancelled at some await. None of them may leave
 anything behind that blocks its session: the next append must succeed soon (specs: Delos, section 16).

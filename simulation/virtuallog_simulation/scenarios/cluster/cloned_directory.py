@@ -50,7 +50,7 @@ async def _story(world: World) -> None:
             operator = Actor(stage, client, client.random, "o")
             await _extend(operator, cluster.nodes, near)
             await attempt(operator.append(source.randint(1, 3)))
-            await trio.sleep(source.choice((1.0, 3.0)))  # node.following has told everybody which cluster it is
+            await trio.sleep(source.choice((1.0, 3.0)))  # node.following has informed all nodes of the cluster id
             disks = cluster.machines[original].copied(world.random("copy"))
             if source.random() < 0.5:
                 await attempt(operator.append(source.randint(1, 3)))
@@ -81,7 +81,7 @@ async def _go_on(operator: Actor, server: NodeId, appends: int) -> None:
 
 
 async def _act_as_copy(cluster: Cluster, stage: WorkloadContext, clone: NodeId, far: NodeId) -> None:
-    """What an operator does who tries the copy out, and what its own client does."""
+    """Acts of an operator that tries the copy out, and of the copy's own client."""
     log = cluster.products[clone].virtual_log if clone in cluster.products else None
     if log is None:
         return

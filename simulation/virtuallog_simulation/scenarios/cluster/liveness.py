@@ -26,63 +26,30 @@ from virtuallog_simulation.workload.blocked_readers import ParkedReader
 from virtuallog_simulation.world.cluster import Cluster
 from virtuallog_simulation.world.external_services import ZOOKEEPER
 
-# FOLDED from virtuallog_simulation.stories.casualties: Whether it is an operator's part to replace a loglet that takes no appends any more.
-#
-# The cluster heals loglets that are copies on its own nodes by itself, and is judged by it. A kind that it knows nothing of
-# may rest on any node; whoever runs such loglets replaces them by hand when nodes have been hurt. Somebody else's service is
-# well, and nothing excuses anybody in a run without faults.
-
-
-@attrs.frozen(eq=False)
-class HurtNodes:
-    """See above. Asked again and again while a run goes on: nodes are still starting when the faults stop."""
-
-    cluster: Cluster
-    nodes: frozenset[int]
-    """Dead for good, or without the data that they had."""
-    outside: frozenset[str]
-    """Kinds of loglets that live on somebody else's service, which is well."""
-    faults: bool
-    """Whether there have been any."""
-
-    @classmethod
-    def after(cls, stage: WorkloadContext, nemesis: Nemesis, dead: Sequence[NodeId]) -> HurtNodes:
-        """`dead`: what `Nemesis.stop` has returned."""
-        outside = frozenset({WEAK_SEAL, ZOOKEEPER})
-        return cls(stage.cluster, frozenset(dead) | nemesis.wounds.lost, outside, bool(nemesis.plan.active))
-
-    def excuse(self, active: Segment, provider: object) -> bool:
-        """Whether nobody but an operator can be expected to replace this loglet."""
-        if not self.faults or active.kind in self.outside or replicated(provider) is not None:
-            return False
-        return any(self._is_hurt(node) for node in self.cluster.nodes)
-
-    def _is_hurt(self, node: NodeId) -> bool:
-        machine = self.cluster.machines[node]
-        return node in self.nodes or machine.process is None or not machine.running or machine.process.boot > 1
-
-
 JUDGE: Final = "judge"
 """Name of the clients that demand."""
 CALM_SECONDS: Final = 60.0
-"""For each demand: several times the longest timeout, grace period and watchdog period one after the other."""
+"""Seconds for each demand: several times the longest timeout, grace period and watchdog period one
+after the other."""
 HEAL_SECONDS: Final = 20.0
-"""For the first append: the cluster must have replaced whatever died. A suspicion takes two seconds, some more of a node
-that kept coming back; an attempt that failed before is made again after up to eight."""
+"""Seconds for the first append: the cluster must have replaced all that died. A suspicion takes two
+seconds, some more for a node that kept coming back; a failed attempt is repeated after up to
+eight."""
 OPERATOR_SECONDS: Final = 10.0
-"""The judge plays the operator when no append has succeeded for so long, where one is needed (`casualties.py`)."""
+"""Seconds without a successful append after which the judge acts as operator, where one is needed
+(`HurtNodes`)."""
 RETRY_SECONDS: Final = 0.5
 LOOK_SECONDS: Final = 0.1
 
 
-async def demand_progress(stage: WorkloadContext, casualties: HurtNodes) -> None:
+async def demand_progress(stage: WorkloadContext, hurt_nodes: HurtNodes) -> None:
     """All demands, by one client; then an append and a full read once more, by another."""
     async with stage.cluster.client(JUDGE) as client:
-        judge = LivenessJudge(Actor(stage, client, client.random, "j1"), casualties)
+        judge = LivenessJudge(Actor(stage, client, client.random, "j1"), hurt_nodes)
         if not await judge.demand_all():
             return
     async with stage.cluster.client(JUDGE) as client:
-        await LivenessJudge(Actor(stage, client, client.random, "j2"), casualties).demand_log()
+        await LivenessJudge(Actor(stage, client, client.random, "j2"), hurt_nodes).demand_log()
 
 
 @attrs.define(eq=False)
@@ -90,7 +57,7 @@ class LivenessJudge:
     """One client and what it demands. Methods return whether they got it; if not, that is a violation already."""
 
     actor: Actor
-    _casualties: HurtNodes
+    _hurt_nodes: HurtNodes
     _readers: list[ParkedReader] = attrs.field(factory=list, init=False)
 
     async def demand_all(self) -> bool:
@@ -128,7 +95,7 @@ class LivenessJudge:
         """A loglet that the cluster should heal is not replaced: that it does is what a judge is there to see."""
         view = self.actor.client.log.view
         active = None if view.cached is None else view.cached.chain.active
-        return active is not None and self._casualties.excuse(active, view.provider(active.kind))
+        return active is not None and self._hurt_nodes.excuse(active, view.provider(active.kind))
 
     async def _append(self) -> None:
         """The log may have been closed on purpose, by an operator who died before it was opened again."""
@@ -153,7 +120,7 @@ class LivenessJudge:
         return True
 
     async def _change_members(self) -> None:
-        """To the first three nodes; if it is they already, to all."""
+        """Change the members to the first three nodes; to all if those are the members already."""
         nodes = self.actor.stage.cluster.nodes
         members: Sequence[NodeId] = nodes[: chain_changes.MEMBERS]
         if (await self.actor.client.log.view.refresh()).members == tuple(members):
@@ -206,3 +173,38 @@ class LivenessJudge:
 
     def _now(self) -> float:
         return self.actor.stage.cluster.world.now()
+
+
+@attrs.frozen(eq=False)
+class HurtNodes:
+    """Nodes that the faults have hurt; decides whether replacing a loglet is an operator's task.
+
+    The cluster heals loglets that are copies on its own nodes by itself, and is judged by it. A kind
+    that it knows nothing of may rest on any node; operators of such loglets replace them by hand when
+    nodes have been hurt. An external service is well, and nothing is excused in a run without faults.
+    Queried repeatedly while a run goes on, as nodes are still starting when the faults stop.
+    """
+
+    cluster: Cluster
+    nodes: frozenset[int]
+    """Dead for good, or without the data that they had."""
+    outside: frozenset[str]
+    """Kinds of loglets that live on an external service, which is well."""
+    faults: bool
+    """True if there have been any."""
+
+    @classmethod
+    def after(cls, stage: WorkloadContext, nemesis: Nemesis, dead: Sequence[NodeId]) -> HurtNodes:
+        """`dead`: what `Nemesis.stop` has returned."""
+        outside = frozenset({WEAK_SEAL, ZOOKEEPER})
+        return cls(stage.cluster, frozenset(dead) | nemesis.wounds.lost, outside, bool(nemesis.plan.active))
+
+    def excuse(self, active: Segment, provider: object) -> bool:
+        """True if only an operator can be expected to replace this loglet."""
+        if not self.faults or active.kind in self.outside or replicated(provider) is not None:
+            return False
+        return any(self._is_hurt(node) for node in self.cluster.nodes)
+
+    def _is_hurt(self, node: NodeId) -> bool:
+        machine = self.cluster.machines[node]
+        return node in self.nodes or machine.process is None or not machine.running or machine.process.boot > 1

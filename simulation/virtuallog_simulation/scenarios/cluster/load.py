@@ -1,8 +1,9 @@
 """The main scenario: a cluster of the product's own nodes under load and faults, then peace, then a verdict.
 
-Two phases. Safety: a random workload while the nemesis works; whatever is acknowledged, read or decided goes into the
-history. Liveness: faults stop, a majority lives, and a client that knows nothing must append and read everything
-within a bound of simulated time. The checks then run over the whole history.
+Two phases. Safety: a random workload while the nemesis works; all that is acknowledged, read or
+decided goes into the history. Liveness: faults stop, a majority lives, and a client that knows
+nothing must append and read everything within a bound of simulated time. The checks then run over
+the whole history.
 """
 
 from __future__ import annotations
@@ -47,30 +48,10 @@ from virtuallog_simulation.world.options import Options
 from virtuallog_simulation.world.scenario import Scenario
 from virtuallog_simulation.world.world import World
 
-# FOLDED from virtuallog_simulation.stories.origins: Logs that begin later: in a share of the seeds a cluster goes on where another one ended, as one that was restored does.
-#
-# What lies below counts as trimmed (docs/decisions/0010-a-log-that-begins-later.md). So for all checks somebody has trimmed it, before
-# anybody else did anything, and the tail was known to be there.
-
 LATER_ORIGIN_SHARE: Final = 0.2
 LATER_ORIGINS: Final = "logs that begin later"
 """Counted."""
 _RESTORE: Final = "restore"
-
-
-def draw_origin(world: World, cluster: Cluster, share: float = LATER_ORIGIN_SHARE) -> LogPosition:
-    """Before the cluster starts: draw where its log begins, mostly at 0."""
-    source = world.random("origin")
-    if source.random() >= share:
-        return LogPosition(0)
-    few, some, many = 1 + source.randrange(100), source.randrange(1 << 16, 1 << 20), source.randrange(1 << 40, 1 << 41)
-    position = LogPosition(source.choice((1, few, some, many)))
-    cluster.origin = Origin(cluster=ClusterId(source.randbytes(16)), position=position)
-    world.counts[LATER_ORIGINS] += 1
-    world.history.observed(_RESTORE, LogTrim(position), position)
-    return position
-
-
 START_SECONDS: Final = 30.0
 """Within this time a fresh cluster without faults must be ready."""
 WORKLOAD_SECONDS: Final = 15.0
@@ -78,7 +59,8 @@ WORKLOAD_SECONDS: Final = 15.0
 CATCH_UP_SECONDS: Final = 2.5
 """Readers that follow the log see the judge's last entry within this time: their longest pause, by the slowest of clocks."""
 NATIVE_ONLY: Final = 0.5
-"""Share of the seeds in which all loglets are native; in the others some are on somebody else's service."""
+"""Share of the seeds in which all loglets are native; in the others some are on an external
+service."""
 PAXOS: Final = "paxos"
 SIMULATED: Final = frozenset({"archive", "native", "paxos", "striped", "weak-seal", "zookeeper"})
 """Kinds that scenarios set up by themselves, on simulated services where they need some. Others run as they are installed."""
@@ -96,12 +78,13 @@ each loglet that a server knows, some 60 of them. A run makes up to 30."""
 
 
 def native() -> NativeProvider:
-    """With a small WAL, and waves and repairs that fit into it."""
+    """Provider with a small WAL, and waves and repairs that fit into it."""
     return NativeProvider(_WAL, _PIECES)
 
 
 def draw_plan(source: random.Random, service: ExternalServices) -> ClusterPlan:
-    """What a cluster of native loglets is made of; in half of the runs others live on somebody else's service."""
+    """Draw nodes, members and kinds of a cluster of native loglets; in half of the runs others live
+    on an external service."""
     nodes = source.choice((3, 5))
     kinds: tuple[ProviderMaker, ...] = (native,)
     if source.random() >= NATIVE_ONLY:
@@ -166,7 +149,7 @@ async def tell(
 
 
 def _stage(cluster: Cluster, plan: WorkloadPlan, nursery: trio.Nursery, service: ExternalServices) -> WorkloadContext:
-    """What clients have before them, as far as these kinds of loglets offer it."""
+    """Context of the clients, as far as these kinds of loglets support it."""
     kinds = cluster.kind_names
     swaps = [kind for kind in kinds if kind in KINDS]
     return WorkloadContext(
@@ -192,7 +175,7 @@ async def _load(stage: WorkloadContext, nemesis: Nemesis, service: ExternalServi
 
 
 def left(kinds: tuple[ProviderMaker, ...], options: Options) -> tuple[ProviderMaker, ...]:
-    """What a run that is narrowed has of them, in the order that it is told; native loglets, if that is nothing."""
+    """Kinds that a narrowed run keeps, in the order of the option; native if none is left."""
     if options.loglets is None:
         return kinds
     makers = {make().kind: make for make in kinds}
@@ -207,6 +190,24 @@ async def _is_ready(cluster: Cluster) -> bool:
         return True
     cluster.world.violations.append(Violation("progress", f"no register within {START_SECONDS:g} s of the first start"))
     return False
+
+
+def draw_origin(world: World, cluster: Cluster, share: float = LATER_ORIGIN_SHARE) -> LogPosition:
+    """Draw where the log of a cluster begins, mostly at 0. Call it before the cluster starts.
+
+    In a share of the seeds the log begins later, as that of a restored cluster does. What lies below
+    counts as trimmed (docs/decisions/0010-a-log-that-begins-later.md). So the history begins with
+    that trim, and the tail is known to have been there.
+    """
+    source = world.random("origin")
+    if source.random() >= share:
+        return LogPosition(0)
+    few, some, many = 1 + source.randrange(100), source.randrange(1 << 16, 1 << 20), source.randrange(1 << 40, 1 << 41)
+    position = LogPosition(source.choice((1, few, some, many)))
+    cluster.origin = Origin(cluster=ClusterId(source.randbytes(16)), position=position)
+    world.counts[LATER_ORIGINS] += 1
+    world.history.observed(_RESTORE, LogTrim(position), position)
+    return position
 
 
 CLUSTER: Final = Scenario(

@@ -19,7 +19,7 @@ from virtuallog_simulation.world.scenario import Scenario
 from virtuallog_simulation.world.world import World
 
 OUTSIDE: Final = 0.2
-"""Share of the seeds in which some loglets are copies on somebody else's service as well."""
+"""Share of the seeds in which some loglets are copies on an external service as well."""
 ALL: Final = 0.5
 """Share of the seeds with all kinds; in the others there are two, which so meet each other more often."""
 

@@ -1,8 +1,9 @@
 """Closed segments lose a copy for good: the cluster makes another one, while appends and trims go on.
 
-The closed segments are native loglets, or striped over native ones. A log server dies, or comes back with an empty disk. Some node notices, copies what the dead one had to the spare nodes and
-lets the chain name them. It may die in the middle of it, at a crash point of the rebuild. In the end everybody goes who had
-the segments in the beginning: what is left must be on the newcomers.
+The closed segments are native loglets, or striped over native ones. A log server dies, or comes
+back with an empty disk. A node notices, copies the data of the dead one to the spare nodes and lets
+the chain name them. It may die in the middle of it, at a crash point of the rebuild. In the end all
+original servers of the segments are removed: the data must be on the newcomers.
 
 Delos, OSDI'20, section 3.2; docs/protocols/virtual_log.md, "Rebuild".
 """
@@ -35,7 +36,8 @@ from virtuallog_simulation.world.scenario import Scenario
 from virtuallog_simulation.world.world import World
 
 REBUILD_SECONDS: Final = 40.0
-"""Until no closed segment rests on the node that is gone: a suspicion, the patience, and as much again for each death."""
+"""Seconds until no closed segment rests on the lost node: a suspicion, the patience, and as much
+again for each death."""
 READ_SECONDS: Final = 20.0
 _FORMER: Final = (NodeId(1), NodeId(2), NodeId(3))
 _OPERATOR, _WRITER, _READER = NodeId(2001), NodeId(2002), NodeId(2003)
@@ -87,7 +89,7 @@ def _arm(points: CrashPoints, source: random.Random) -> None:
 
 
 def _lose(cluster: Cluster, gone: NodeId, source: random.Random) -> None:
-    """For good: it stays away, or comes back as somebody else."""
+    """Lose the node for good: it stays away, or comes back as a new node."""
     machine = cluster.machines[gone]
     machine.crash()
     if source.random() < 0.5:
@@ -96,7 +98,7 @@ def _lose(cluster: Cluster, gone: NodeId, source: random.Random) -> None:
 
 
 async def _write(stage: WorkloadContext, source: random.Random) -> None:
-    """Appends and trims of somebody who notices nothing of all this."""
+    """Append and trim as a client that notices nothing of all this."""
     async with stage.cluster.client("writer", node=_WRITER) as client:
         actor = Actor(stage, client, client.random, "w")
         while True:
@@ -133,7 +135,7 @@ def _servers(actor: Actor, segment: Segment) -> Sequence[NodeId]:
 
 
 async def _only_newcomers(stage: WorkloadContext, gone: NodeId) -> None:
-    """Whoever had the segments in the beginning goes as well; another client reads the whole log without them."""
+    """Remove the original servers of the segments; another client reads the whole log without them."""
     cluster, world = stage.cluster, stage.cluster.world
     async with cluster.client("reader", node=_READER) as client:
         actor = Actor(stage, client, client.random, "r")

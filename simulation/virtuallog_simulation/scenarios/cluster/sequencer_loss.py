@@ -1,10 +1,11 @@
-"""A cluster loses its sequencer, and nobody is there to help: appends go on by themselves, soon, and nothing is lost.
+"""A cluster loses its sequencer without an operator: appends go on by themselves, soon, and nothing
+is lost.
 
 `bereft`   the node of the sequencer dies, stands still or is cut off, again and again, with or without a spare node
-`nervous`  nobody fails, but every now and then a node is slow to answer: nothing is reconfigured
+`nervous`  no node fails, but every now and then a node is slow to answer: nothing is reconfigured
 
-Delos, OSDI'20, sections 3.3 and 4.2.1; docs/protocols/virtual_log.md, "Healing". The number of copies never falls, and once
-everybody is back the chain stays as it is.
+Delos, OSDI'20, sections 3.3 and 4.2.1; docs/protocols/virtual_log.md, "Healing". The number of
+copies never falls, and once all nodes are back the chain stays as it is.
 """
 
 from __future__ import annotations
@@ -34,75 +35,23 @@ from virtuallog_simulation.world.cluster import SERVER_PATIENCE_SECONDS, Cluster
 from virtuallog_simulation.world.scenario import Scenario
 from virtuallog_simulation.world.world import World
 
-# FOLDED from virtuallog_simulation.stories.harm: What happens to one node in the stories about failures, and how it ends.
-
-Heal: TypeAlias = Callable[[], None]
-
-
-@attrs.frozen(eq=False)
-class NodeFailure:
-    """Each method does something to a node, and returns what ends it."""
-
-    cluster: Cluster
-
-    def kill(self, node: NodeId) -> Heal:
-        """The process dies."""
-        return self._down(node, power=False)
-
-    def crash(self, node: NodeId) -> Heal:
-        """The machine loses its power."""
-        return self._down(node, power=True)
-
-    def pause(self, node: NodeId) -> Heal:
-        """The process stands still: connections stay open, nothing is answered. It wakes up in the belief that nothing
-        has happened."""
-        machine = self.cluster.machines[node]
-        machine.pause()
-        return machine.resume
-
-    def isolate(self, node: NodeId) -> Heal:
-        """No other node reaches it; clients do."""
-        return self._cut([node], [other for other in self.cluster.nodes if other != node])
-
-    def halve(self, node: NodeId) -> Heal:
-        """It is left alone with as many others as make no majority."""
-        others = [other for other in self.cluster.nodes if other != node]
-        few = (len(self.cluster.nodes) - 1) // 2
-        return self._cut([node, *others[: few - 1]], others[few - 1 :])
-
-    def _down(self, node: NodeId, *, power: bool) -> Heal:
-        machine = self.cluster.machines[node]
-        machine.crash(power=power)
-        return machine.start
-
-    def _cut(self, some: Iterable[NodeId], others: Iterable[NodeId]) -> Heal:
-        network = self.cluster.world.network
-        for one in some:
-            for other in others:
-                network.link(one, other).blocked = network.link(other, one).blocked = True
-        return network.heal
-
-
-NODE_FAILURES: Final = (NodeFailure.kill, NodeFailure.crash, NodeFailure.pause, NodeFailure.isolate, NodeFailure.halve)
-"""All of them take a sequencer away from the majority of the others."""
-
-
 RESUME_SECONDS: Final = 5.0
-"""An append that is offered after a failure is acknowledged within this time: a suspicion takes less than two seconds, a
-reconfiguration some milliseconds, a client looks every half second. Several times that of a node that kept coming back."""
+"""Seconds until an append that is offered after a failure is acknowledged: a suspicion takes less
+than two seconds, a reconfiguration some milliseconds, a client looks every half second. A node
+that kept coming back takes several times as long."""
 SPARE_SECONDS: Final = 15.0
 """A suspicion, the patience with log servers, and time for one attempt that fails."""
 AWAY_SECONDS: Final = (0.0, 3.0, 12.0)
 """After the append, until the harm ends."""
 SETTLE_SECONDS: Final = 6.0
-"""When everybody is back, what was begun comes to its end."""
+"""Seconds after all nodes are back in which begun changes end."""
 STEADY_SECONDS: Final = 12.0
 """After that nothing changes any more."""
 HICCUP_SECONDS: Final = 0.5
 """Longer than a node has to answer a probe, shorter than two probes take."""
 HICCUPS: Final = 5
 COPIES: Final = 3
-"""Of each loglet, by default."""
+"""Default copies of each loglet."""
 _WITNESS: Final = NodeId(2001)
 
 
@@ -151,8 +100,8 @@ async def _bereave(actor: Actor, source: random.Random) -> bool:
 
 
 async def _look_at_spares(actor: Actor, victim: NodeId) -> None:
-    """If there is a spare node it gets the dead one's place, soon: a client that reaches the dead one may have planned the
-    successor. If there is none, the dead one keeps it."""
+    """Check that a spare node soon takes the place of the dead one: a client that reaches the dead
+    one may have planned the successor. Without a spare node the dead one keeps its place."""
     world, servers = actor.stage.cluster.world, (await _placement(actor)).servers
     if _works(actor.stage.cluster, victim, servers):
         return  # clients reach its part of the cluster, and the others cannot seal what they have no majority of
@@ -165,7 +114,7 @@ async def _look_at_spares(actor: Actor, victim: NodeId) -> None:
 
 
 def _works(cluster: Cluster, victim: NodeId, servers: tuple[NodeId, ...]) -> bool:
-    """Whether the victim is cut off together with a majority of the log servers, itself among them."""
+    """True if the victim is cut off together with a majority of the log servers, itself among them."""
     if not cluster.machines[victim].running:
         return False
     together = [other for other in servers if other != victim and not cluster.world.network.link(victim, other).blocked]
@@ -180,7 +129,7 @@ async def _end(actor: Actor, heal: Heal, source: random.Random) -> None:
 
 
 async def _settle(actor: Actor) -> None:
-    """Everybody is back. A full read, and then quiet."""
+    """With all nodes back, demand a full read, and then quiet."""
     world, log = actor.stage.cluster.world, actor.client.log
     await trio.sleep(SETTLE_SECONDS + SERVER_PATIENCE_SECONDS)
     tail, at = await actor.check_tail(), 0
@@ -216,7 +165,7 @@ async def _nervous(world: World) -> None:
 
 
 async def _placement(actor: Actor) -> Placement:
-    """Of the open segment."""
+    """Placement of the open segment."""
     view = actor.client.log.view
     last = (await view.refresh()).chain.last
     kind = replicated(view.provider(last.kind))
@@ -240,6 +189,55 @@ def _object(world: World, check: str, message: str) -> None:
     world.violations.append(Violation(check, message, (len(world.history.events) - 1,)))
 
 
+Heal: TypeAlias = Callable[[], None]
+
+
+@attrs.frozen(eq=False)
+class NodeFailure:
+    """Failures of one node; each method causes one and returns the function that ends it."""
+
+    cluster: Cluster
+
+    def kill(self, node: NodeId) -> Heal:
+        """The process dies."""
+        return self._down(node, power=False)
+
+    def crash(self, node: NodeId) -> Heal:
+        """The machine loses its power."""
+        return self._down(node, power=True)
+
+    def pause(self, node: NodeId) -> Heal:
+        """Pause the process: connections stay open, nothing is answered. It wakes up in the belief
+        that nothing has happened."""
+        machine = self.cluster.machines[node]
+        machine.pause()
+        return machine.resume
+
+    def isolate(self, node: NodeId) -> Heal:
+        """No other node reaches it; clients do."""
+        return self._cut([node], [other for other in self.cluster.nodes if other != node])
+
+    def halve(self, node: NodeId) -> Heal:
+        """Leave the node with as many others as make no majority."""
+        others = [other for other in self.cluster.nodes if other != node]
+        few = (len(self.cluster.nodes) - 1) // 2
+        return self._cut([node, *others[: few - 1]], others[few - 1 :])
+
+    def _down(self, node: NodeId, *, power: bool) -> Heal:
+        machine = self.cluster.machines[node]
+        machine.crash(power=power)
+        return machine.start
+
+    def _cut(self, some: Iterable[NodeId], others: Iterable[NodeId]) -> Heal:
+        network = self.cluster.world.network
+        for one in some:
+            for other in others:
+                network.link(one, other).blocked = network.link(other, one).blocked = True
+        return network.heal
+
+
+NODE_FAILURES: Final = (NodeFailure.kill, NodeFailure.crash, NodeFailure.pause, NodeFailure.isolate, NodeFailure.halve)
+"""All of them take a sequencer away from the majority of the others."""
 BEREFT: Final = Scenario(
     name="bereft",
     about="the sequencer's node dies, stands still or is cut off; appends go on by themselves",

@@ -1,7 +1,8 @@
 """The node of a sequencer dies with a wave that only a minority has, and its process starts again in the same moment.
 
-It has the same disks and the same address. What tells the two lives apart is the number of its boot, which is counted in
-its identity file (`server/virtuallog_server/storage/identity.py`): a sequencer that went on would give the places of that wave to other entries.
+It has the same disks and the same address. The boot number, counted in its identity file
+(`server/virtuallog_server/storage/identity.py`), distinguishes the two lives: a sequencer that went
+on would give the places of that wave to other entries.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """The main story with other kinds of loglets than those that live on nodes as they are: each beside native ones, under load.
 
     striped     stripes of native loglets, over the same servers or over disjoint ones, whose sequencers die one by one
-    zookeeper   batches in somebody else's ZooKeeper, which is gone at times, breaks connections and lags
+    zookeeper   batches in an external ZooKeeper, which is gone at times, breaks connections and lags
     archive     closed segments go to files elsewhere, and the hot copies go when their time is over
 
-What the clients do, what the judge demands and what is checked is that of `load`; operators swap kinds all the time.
+Clients' acts, the judge's demands and the checks are those of `load`; operators swap kinds all the
+time.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from virtuallog_simulation.world.scenario import Scenario
 from virtuallog_simulation.world.world import World
 
 SHARE: Final = 0.3
-"""Of the usual load: an append to stripes is one to a native loglet and a filler or two, and swaps are most of what happens."""
+"""Share of the usual load: an append to stripes is one to a native loglet and a filler or two, and
+most acts are swaps."""
 Draw: TypeAlias = Callable[[random.Random, ExternalServices], ClusterPlan]
 
 

@@ -3,8 +3,9 @@
     native      what two of three log servers have acknowledged, one of them has no more; it and a server that lagged look like a majority
     metastore   a version that two of three acceptors have decided, one of them knows no more; it and one that missed it could decide another
 
-The role of the store must be refused, with the reason, at each start. The rest of the node goes on. How the node is told to stop, how long
-it is down, and who comes back when, is drawn. In a share of the runs it dies while its first stores are founded, which is no loss.
+The role of the store must be refused, with the reason, at each start. The rest of the node goes on.
+Drawn: how the node is stopped, how long it is down, and the order in which nodes come back. In a
+share of the runs it dies while its first stores are founded, which is no loss.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The scenarios `chain/alone` and `chain/mixed`: a whole cluster whose chain is made of loglets of the given kind.
 
-The main scenario of the simulator, with its workload, its faults (those that are named in the options, drawn anew for
-each seed), its judge and its checks. `mixed` alternates with native loglets. What a loglet gets wrong shows here as what
-a user of the log would see: an acknowledged entry that is gone, a reader that stands still. Nodes that serve loglets which
-consist of native ones serve these as well, so for such a kind there is not much difference.
+These run the main scenario of the simulator, with its workload, its faults (those that are named in
+the options, drawn anew for each seed), its judge and its checks. `mixed` alternates with native
+loglets. A fault of the loglet appears here as a user of the log would see it: an acknowledged entry
+that is gone, a reader that stands still. Nodes that serve loglets which consist of native ones
+serve native ones as well, so for such a kind there is not much difference.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The scenarios `clause/NAME`: one clause of the contract, asked of a provider whose servers run on simulated machines.
+"""The scenarios `clause/NAME`: one clause of the contract, checked on a provider whose servers run
+on simulated machines.
 
 No faults but those that the clause itself makes (`RESTART_CLAUSES`); the seed decides how fast messages travel and in
 which order tasks run, so every seed is another interleaving.
@@ -25,11 +26,11 @@ from virtuallog_simulation.world.world import World
 
 ALL: Final[Mapping[str, Any]] = {clause.__name__: clause for clause in (*CLAUSES, *RESTART_CLAUSES)}
 _EVENTS_TOLD: Final = 10
-"""Of the history before a clause was broken: what led to it, most often."""
+"""Events shown before a clause was broken: mostly its cause."""
 
 
 def promise(clause: str) -> str:
-    """What the clause promises, in one line."""
+    """Promise of the clause, in one line."""
     return " ".join((inspect.getdoc(ALL[clause]) or "").split())
 
 

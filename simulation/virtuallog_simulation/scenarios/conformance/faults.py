@@ -1,7 +1,8 @@
 """The scenarios `loglet/FAULT`: clients race over one loglet of any kind while one class of faults strikes, again and again.
 
-Then the faults stop, and within a bound a client that knows nothing must be able to seal the loglet, learn its tail and
-read all of it. The history is judged by the checks of loglets: whatever was acknowledged is there, once, in order.
+Then the faults stop, and within a bound a client that knows nothing must be able to seal the
+loglet, learn its tail and read all of it. The history is judged by the checks of loglets: all that
+was acknowledged is there, once, in order.
 """
 
 from __future__ import annotations
@@ -35,36 +36,13 @@ from virtuallog_simulation.scenarios.loglet.served_loglets import ServedLoglets
 from virtuallog_simulation.world.scenario import Scenario
 from virtuallog_simulation.world.world import World
 
-# FOLDED from virtuallog_simulation.conformance.news: A nemesis that strikes at the worst moment: just when somebody has heard of an entry that may not be durable yet.
-#
-# It is a client who asks for the tail again and again. What it has heard is in the history, like all that clients hear, so
-# a loglet that tells of what it may lose contradicts itself the next time it is asked. A nemesis that strikes at random
-# meets such a moment in a few of a hundred runs.
-
 POLL_SECONDS: Final = 0.005
 QUIET_SECONDS: Final = 0.3
 """Mean time between two strikes, for something to happen that can be news."""
-
-
-async def strike_at_news(loglet: Loglet, stage: FaultContext) -> None:
-    """Let the class of faults strike whenever the tail has grown, for ever."""
-    (act,) = [fault.act for fault in CLASSES if fault.name == stage.name]
-    assert act is not None
-    known = 0
-    while True:
-        with suppress(RetryableError):
-            tail = (await loglet.check_tail()).tail
-            if tail > known:
-                await act(stage)
-                await trio.sleep(stage.random.expovariate(1.0 / QUIET_SECONDS))
-            known = tail
-        await trio.sleep(POLL_SECONDS)
-
-
 RACE_SECONDS: Final = 30.0
 """Clients that are still busy then, because of what the nemesis does, are stopped."""
 CALM_SECONDS: Final = 60.0
-"""For seal, tail and reads after the last fault: many times any timeout."""
+"""Seconds for seal, tail and reads after the last fault: many times any timeout."""
 STRIKE_SECONDS: Final = 0.3
 """Mean time between two acts of a class: a race takes about a second."""
 PACE: Final = 0.1
@@ -74,7 +52,8 @@ ELSEWHERE: Final = ("wipe", LOST_DATABASE, *(fault.name for fault in streams.CLA
 """Left to the chain: a node recognises that it was wiped by what surrounds its loglets; streams lie beneath them."""
 
 DYING: Final = ("crash", "kill", "relaunch", "blackout")
-"""In half of the seeds the disks are slow, and it strikes when there are news: of a write that may be under way."""
+"""Faults that, in half of the seeds, strike on slow disks just when a client has heard of a write
+that may be under way."""
 INFORMER: Final = NodeId(1900)
 
 
@@ -101,7 +80,7 @@ async def _story(world: World, fault: str) -> None:
 
 
 def _plan(fault: str) -> FaultPlan:
-    """It strikes in every seed."""
+    """Plan in which the fault strikes in every seed."""
     rarities = {one.name: one.rarity for one in CLASSES}
     return FaultPlan(active={fault: STRIKE_SECONDS * rarities[fault]} if fault in rarities else {}, pace=PACE)
 
@@ -123,7 +102,7 @@ def _cast(source: random.Random) -> RaceClients:
 
 
 async def _strike(served: ServedLoglets, nemesis: Nemesis, fault: str) -> None:
-    """At random; or, where writes take long, when somebody has heard of one."""
+    """Strike at random; or, where writes take long, when a client has heard of one."""
     world = served.world
     if fault == DEAD:
         await _die(served, world.random(f"fault {DEAD}"))
@@ -141,6 +120,27 @@ async def _strike_at_news(served: ServedLoglets, nemesis: Nemesis, fault: str) -
         await strike_at_news(RecordedLoglet(loglet, world.history, SEGMENT, f"informer {INFORMER}"), stage)
 
 
+async def strike_at_news(loglet: Loglet, stage: FaultContext) -> None:
+    """Let a class of faults strike whenever the tail has grown, until cancelled.
+
+    This is the worst moment: a client has just heard of an entry that may not be durable yet. That
+    client polls the tail, and what it hears is in the history, so a loglet that reports what it may
+    lose contradicts itself at the next poll. Random strikes meet such a moment in a few of a
+    hundred runs.
+    """
+    (act,) = [fault.act for fault in CLASSES if fault.name == stage.name]
+    assert act is not None
+    known = 0
+    while True:
+        with suppress(RetryableError):
+            tail = (await loglet.check_tail()).tail
+            if tail > known:
+                await act(stage)
+                await trio.sleep(stage.random.expovariate(1.0 / QUIET_SECONDS))
+            known = tail
+        await trio.sleep(POLL_SECONDS)
+
+
 async def _die(served: ServedLoglets, source: random.Random) -> None:
     machine = source.choice(list(served.machines.values()))
     await trio.sleep(source.random())
@@ -149,7 +149,7 @@ async def _die(served: ServedLoglets, source: random.Random) -> None:
 
 
 def struck(fault: str, counts: Mapping[str, int]) -> int:
-    """How often a fault took effect."""
+    """Number of times that a fault took effect."""
     if fault == CRASH_POINT:
         return sum(count for name, count in counts.items() if name.startswith(COUNTED))
     counters = {name for one in CLASSES if one.name == fault for name in one.counters} or {fault}
@@ -161,7 +161,7 @@ FAULTS: Final[Mapping[str, str]] = {
     **{one.name: one.about for one in CLASSES if one.name not in ELSEWHERE},
     DEAD: "a node dies and never comes back",
 }
-"""What strikes, and what then happens."""
+"""Faults of the kit, with a description of each."""
 SCENARIOS: Final = tuple(
     Scenario(name=f"loglet/{fault}", about=about, story=partial(_story, fault=fault), limit_seconds=300.0)
     for fault, about in FAULTS.items()

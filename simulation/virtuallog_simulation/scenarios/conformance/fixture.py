@@ -23,25 +23,8 @@ from virtuallog_simulation.scenarios.loglet.served_loglets import ServedLoglets
 from virtuallog_simulation.world.machine import Machine
 from virtuallog_simulation.world.world import World
 
-# FOLDED from virtuallog_simulation.conformance.disks: Disks so slow that others can see what is written and not yet durable, and that it can then be lost.
-#
-# A good simulated disk takes half a millisecond at most, less than a message is under way: whoever answers from memory,
-# ahead of the disk, would hardly ever be caught.
-
 SLOW_WRITE_SECONDS: Final = (0.01, 0.1)
 """Some to many times as long as a call."""
-
-
-def draw_disk_speeds(machines: Iterable[Machine], source: random.Random) -> bool:
-    """From now on either all of these have slow disks, or all have good ones. Returns whether they are slow."""
-    slow = source.random() < 0.5
-    for machine in machines:
-        calm(machine)
-        if slow:
-            machine.faults.write_seconds = SLOW_WRITE_SECONDS
-    return slow
-
-
 CLIENTS: Final = 6
 """Client processes per loglet: as many as the greediest clause opens."""
 FIRST_CLIENT: Final = 1000
@@ -101,3 +84,18 @@ class SimulatedFixture:
         async with self.world.client(node) as environment:
             task_status.started(environment)
             await trio.sleep_forever()
+
+
+def draw_disk_speeds(machines: Iterable[Machine], source: random.Random) -> bool:
+    """Give all these machines slow disks, or all of them good ones. Returns True if they are slow.
+
+    A good simulated disk takes half a millisecond at most, less than a message is under way: a
+    server that answers from memory, ahead of the disk, would hardly ever be caught. On slow disks
+    others can see what is written and not yet durable, and it can then be lost.
+    """
+    slow = source.random() < 0.5
+    for machine in machines:
+        calm(machine)
+        if slow:
+            machine.faults.write_seconds = SLOW_WRITE_SECONDS
+    return slow

@@ -1,4 +1,4 @@
-"""What one trial of a provider is narrowed to."""
+"""Options that narrow one trial of a provider."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class TrialOptions(Options):
 
 
 def of(options: Options) -> TrialOptions:
-    """The options of a world in which a story of the kit is told. `virtuallog simulate` knows none of ours."""
+    """Trial options of a world in which a story of the kit runs. `virtuallog simulate` has none of
+    them."""
     if isinstance(options, TrialOptions):
         return options
     return TrialOptions(**attrs.asdict(options, recurse=False))

@@ -26,13 +26,13 @@ _MEMBERS: Final = ("kind", "contiguous", "interfaces", "plan", "describe", "open
 
 
 def is_path(name: str) -> bool:
-    """Whether it is `package.module:Class` and no kind."""
+    """True for `package.module:Class`, False for a kind."""
     return ":" in name
 
 
 def find(name: str, *, roomy: bool = False) -> ProviderMaker:
-    """What makes providers of this name: an installed kind, or `package.module:Class`; any callable without arguments
-    will do for the class. Modules in the current directory are found too.
+    """Factory of providers of this name: an installed kind, or `package.module:Class`; any callable
+    without arguments will do for the class. Modules in the current directory are found too.
 
     Args:
         name: see above.
@@ -54,7 +54,8 @@ def find(name: str, *, roomy: bool = False) -> ProviderMaker:
 
 
 def below(name: str, *, roomy: bool = False) -> tuple[ProviderMaker, ...]:
-    """What makes the kinds that loglets of this name consist of: native ones, if they consist of others at all.
+    """Factories of the kinds that loglets of this name consist of: native ones, if they consist of
+    others at all.
 
     Raises: as `find`.
     """
@@ -62,7 +63,8 @@ def below(name: str, *, roomy: bool = False) -> tuple[ProviderMaker, ...]:
 
 
 def find_in(world: World, name: str, *, roomy: bool = False) -> ProviderMaker:
-    """As `find`; a kind that lives in a ZooKeeper is given a simulated one, which lives as long as this world."""
+    """Like `find`; a kind that lives in a ZooKeeper gets a simulated one, which lives as long as
+    this world."""
     return ExternalServices(world).zookeeper_provider if name == ZOOKEEPER else find(name, roomy=roomy)
 
 

@@ -1,9 +1,11 @@
-"""Clients with rights, and strangers, at three servers of ZooKeeper's protocol that share one log in memory.
+"""Clients with rights, and unauthorized ones, at three servers of ZooKeeper's protocol that share
+one log in memory.
 
-There are no nodes and no network: what is looked at are the doors. Owners create znodes with ACLs, change them, and move their sessions from server to
-server; readers of other identities, or none, watch everything; strangers claim sessions with wrong passwords, at every server, in either
-mode; connections that say nothing pile up. Servers are cut off from the log for about as long as it takes to get into read-only
-mode, so that the mode lasts from a moment to seconds.
+There are no nodes and no network: only the entrances are tested. Owners create znodes with ACLs,
+change them, and move their sessions from server to server; readers of other identities, or none,
+watch everything; strangers claim sessions with wrong passwords, at every server, in either mode;
+connections that say nothing pile up. Servers are cut off from the log for about as long as it takes
+to get into read-only mode, so that the mode lasts from a moment to seconds.
 """
 
 from __future__ import annotations
@@ -13,24 +15,26 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-import attrs
 import trio
 from trio.testing import memory_stream_pair
 
 from virtuallog.contract.errors import UnavailableError
-from virtuallog.contract.types import NodeId
 from virtuallog.rpc.tls_acceptor import ADDRESS_HANDSHAKES_MAX, HANDSHAKES_MAX
-from virtuallog_database.replica.database import Database
 from virtuallog_database.replica.session_ids import draw_session_id
 from virtuallog_database.tree.commands import OPEN_ACL, Acl, Identity, Permission
-from virtuallog_server.config.zookeeper_settings import ZooKeeperSettings
 from virtuallog_server.zookeeper.auth.schemes import digest_of
-from virtuallog_server.zookeeper.auth.tls_port import TlsPort
-from virtuallog_server.zookeeper.service import ZooKeeperService
 from virtuallog_server.zookeeper.session.hooks import ServiceMode
 from virtuallog_simulation.checks.database import access_control as checks
-from virtuallog_simulation.checks.database.access_control import AccessRecord, Outage
-from virtuallog_simulation.scenarios.database.shared_log import SharedLog, SharedLogReplica
+from virtuallog_simulation.checks.database.access_control import Outage
+from virtuallog_simulation.scenarios.database.shared_log import SharedLog
+from virtuallog_simulation.scenarios.database.shared_log_servers import (
+    CONNECTIONS_PER_CLIENT,
+    PREFIX,
+    SERVERS,
+    AccessRun,
+    host_server,
+    serve_stream,
+)
 from virtuallog_simulation.workload.database.recorded_connection import (
     Claim,
     Ephemerals,
@@ -49,96 +53,30 @@ from virtuallog_simulation.workload.database.recorded_connection import (
 from virtuallog_simulation.world.scenario import Scenario
 from virtuallog_simulation.world.world import World
 
-SERVERS: Final = (1, 2, 3)
 SECONDS: Final = 20.0
-PREFIX: Final = "strangers: "
 LOOKED: Final = tuple(
     PREFIX + each
     for each in (
         "events told", "events withheld", "local sessions", "claims refused", "read-only moments", "outages", "silent", "unknown claims",
     )
 )  # fmt: skip
-"""What a set of seeds must have shown."""
+"""Counters that a set of seeds must have shown."""
 POUNCES: Final = 12
 LONG_SECONDS: Final = 8.0
-"""Of an outage."""
-_CONNECTIONS_PER_CLIENT: Final = 6
+"""Longest seconds of an outage."""
 _CREDENTIALS: Final = {"alice": b"alice:a", "bob": b"bob:b"}
 _IDENTITIES: Final = {name: Identity("digest", digest_of(each.decode())) for name, each in _CREDENTIALS.items()}
 _PARENTS: Final = ("/p0", "/p1", "/p2")
 _PATHS: Final = (*_PARENTS, *(f"{parent}/c{number}" for parent in _PARENTS for number in range(3)))
 _SILENT_HOST: Final = "10.9.9.9"
-_HELLO: Final = b"hello"
-
-
-class _Handshake:
-    """In place of TLS: one word, which those that say nothing do not send."""
-
-    async def secure(self, stream: trio.abc.Stream) -> tuple[trio.abc.Stream, str]:
-        said = b""
-        while len(said) < len(_HELLO):
-            piece = await stream.receive_some(len(_HELLO) - len(said))
-            if not piece:
-                raise trio.BrokenResourceError
-            said += piece
-        return stream, ""
-
-
-@attrs.define(eq=False)
-class _Server:
-    number: int
-    follower: SharedLogReplica
-    service: ZooKeeperService
-    secure: TlsPort
-    nursery: trio.Nursery
-
-
-@attrs.define(eq=False)
-class _Run:
-    world: World
-    source: random.Random
-    log: SharedLog
-    servers: dict[int, _Server] = attrs.field(factory=dict)
-    record: AccessRecord = attrs.field(factory=AccessRecord)
-    held: dict[str, tuple[int, bytes]] = attrs.field(factory=dict)
-    """The session that each owner has, and its password."""
-
-    def count(self, what: str, times: int = 1) -> None:
-        self.world.counts[PREFIX + what] += times
-
-    async def dial(self, claim: Claim, *, secure: bool = False) -> RecordedConnection:
-        """A connection after its handshake. Raises UnavailableError."""
-        server = self.servers[claim.server]
-        ours, theirs = memory_stream_pair()
-        serve = server.secure.serve_stream if secure else server.service.server.serve_stream
-        server.nursery.start_soon(_serve, serve, theirs, claim.host)
-        if secure:
-            await ours.send_all(_HELLO)
-        line = RecordedConnection(claim, ours, trio.current_time(), self.world.history)
-        self.record.lines.append(line)
-        await line.connect()
-        if line.session and not line.read_only:
-            self.record.passwords.setdefault(line.session, line.password)
-        return line
-
-    def is_well(self, server: int, seconds: float) -> bool:
-        """Not cut off now, nor within the last seconds."""
-        now = trio.current_time()
-        outages = [each for each in self.record.outages if each.server == server]
-        return all(not each.since < now < each.until + seconds for each in outages)
-
-
-async def _serve(serve: object, stream: trio.abc.Stream, host: str) -> None:
-    await serve(stream, host)  # type: ignore[operator]  # either door
-    await trio.aclose_forcefully(stream)
 
 
 async def _story(world: World) -> None:
     source = world.random("plan")
-    run = _Run(world, source, SharedLog())
+    run = AccessRun(world, source, SharedLog())
     async with trio.open_nursery() as nursery:
         for number in SERVERS:
-            nursery.start_soon(_host, run, number)
+            nursery.start_soon(host_server, run, number)
         await trio.sleep(1.0)
         with trio.move_on_after(SECONDS):
             async with trio.open_nursery() as acting:
@@ -162,28 +100,7 @@ async def _story(world: World) -> None:
         run.count(what, times)
 
 
-async def _host(run: _Run, number: int) -> None:
-    """One server, for the whole run."""
-    world = run.world
-    settings = ZooKeeperSettings(read_only=True, connections_per_client_max=_CONNECTIONS_PER_CLIENT)
-    async with world.client(NodeId(number)) as environment:
-        source = world.random(f"server {number}")
-        database = Database(clock=environment.clock, random=source)
-        follower = SharedLogReplica(run.log, database, source, source.choice((0.005, 0.05, 0.15)))
-        follower.begin()
-        service = ZooKeeperService(
-            database, settings, environment.clock, source, node=number, listen=f"127.0.0.1:{7000 + number}"
-        )
-        async with trio.open_nursery() as nursery:
-            secure = TlsPort(_Handshake(), service.server, environment.clock)
-            nursery.start_soon(follower.run)
-            await nursery.start(database.run)
-            await nursery.start(service.run)
-            run.servers[number] = _Server(number, follower, service, secure, nursery)
-            await trio.sleep_forever()
-
-
-async def _prepare(run: _Run) -> None:
+async def _prepare(run: AccessRun) -> None:
     """Some znodes that are there from the beginning."""
     line = await run.dial(Claim(server=1, host="10.0.2.1"))
     for path in _PARENTS:
@@ -192,7 +109,8 @@ async def _prepare(run: _Run) -> None:
 
 
 def _draw_acl(source: random.Random) -> Sequence[Acl]:
-    """Open, one's own, or one's own and readable by a second one, by an address, or by nobody else."""
+    """Draw an ACL: open, one's own, or one's own and readable by a second identity, by an address,
+    or by all."""
     everything, read = int(Permission.ALL), int(Permission.READ)
     own = [Acl(everything, "digest", _IDENTITIES[source.choice(("alice", "bob"))].id)]
     others = (
@@ -204,10 +122,10 @@ def _draw_acl(source: random.Random) -> Sequence[Acl]:
     return source.choice((OPEN_ACL, own, own, [*own, source.choice(others)]))
 
 
-# -- owners ---------------------------------------------------------------------------------------------------------------
+# -- owners
 
 
-async def _own(run: _Run, name: str, host: str, source: random.Random) -> None:
+async def _own(run: AccessRun, name: str, host: str, source: random.Random) -> None:
     """A client with rights and ephemerals, that moves its session about."""
     seen = 0
     while True:
@@ -241,7 +159,7 @@ async def _own(run: _Run, name: str, host: str, source: random.Random) -> None:
             await line.leave()
 
 
-async def _work(run: _Run, line: RecordedConnection, name: str, source: random.Random) -> None:
+async def _work(run: AccessRun, line: RecordedConnection, name: str, source: random.Random) -> None:
     """Raises UnavailableError when the connection is over."""
     await line.ask(Login(_IDENTITIES[name], _CREDENTIALS[name]))
     await line.ask(Ping())
@@ -265,10 +183,10 @@ def _draw_write(line: RecordedConnection, source: random.Random) -> Request:
     return source.choice(choices)
 
 
-# -- readers --------------------------------------------------------------------------------------------------------------
+# -- readers
 
 
-async def _look_on(run: _Run, name: str, host: str, source: random.Random) -> None:
+async def _look_on(run: AccessRun, name: str, host: str, source: random.Random) -> None:
     """A client that watches what it may read and what it may not, with a new session each time."""
     since = 0
     while True:
@@ -311,10 +229,10 @@ def _asked(line: RecordedConnection) -> Sequence[object]:
     return [getattr(frame, "request", None) for frame in line.frames]
 
 
-# -- strangers ------------------------------------------------------------------------------------------------------------
+# -- strangers
 
 
-async def _steal(run: _Run, source: random.Random) -> None:
+async def _steal(run: AccessRun, source: random.Random) -> None:
     """Claim the sessions of others, at every server and in either mode; local sessions of others as well."""
     while True:
         await trio.sleep(source.uniform(0.02, 0.3))
@@ -338,7 +256,7 @@ async def _steal(run: _Run, source: random.Random) -> None:
                 await line.leave()
 
 
-async def _pounce(run: _Run, source: random.Random) -> None:
+async def _pounce(run: AccessRun, source: random.Random) -> None:
     """Claim a session as soon as it is there, at a server that may not have heard of it: then the log has to say that the password is wrong."""
     for _ in range(POUNCES):
         known = len(run.record.passwords)
@@ -354,7 +272,7 @@ async def _pounce(run: _Run, source: random.Random) -> None:
 
 
 def _draw_wrong(source: random.Random, right: bytes) -> bytes:
-    """Never the right one."""
+    """Draw a wrong password, never the right one."""
     flipped = bytearray(right)
     flipped[source.randrange(len(flipped))] ^= 1 << source.randrange(8)
     others = (
@@ -369,7 +287,7 @@ def _draw_wrong(source: random.Random, right: bytes) -> bytes:
     return drawn if drawn != right else b"wrong"
 
 
-async def _flood(run: _Run, source: random.Random) -> None:
+async def _flood(run: AccessRun, source: random.Random) -> None:
     """Claim sessions that never were, many times, at one server."""
     await trio.sleep(source.uniform(0.0, 5.0))
     server, host = source.choice(SERVERS), "10.7.7.7"
@@ -383,7 +301,7 @@ async def _flood(run: _Run, source: random.Random) -> None:
         await trio.sleep(source.uniform(0.0, 0.02))
 
 
-async def _claim_and_leave(run: _Run, claim: Claim) -> None:
+async def _claim_and_leave(run: AccessRun, claim: Claim) -> None:
     with suppress(UnavailableError):
         try:
             line = await run.dial(claim)
@@ -393,18 +311,18 @@ async def _claim_and_leave(run: _Run, claim: Claim) -> None:
             run.record.made_up[claim.session] = run.record.lines[-1]
 
 
-async def _be_silent(run: _Run, source: random.Random) -> None:
+async def _be_silent(run: AccessRun, source: random.Random) -> None:
     """Open connections that say nothing, more than there is room for, at either port; then an honest client comes from the same address."""
     while True:
         await trio.sleep(source.uniform(0.5, 3.0))
         server, secure = run.servers[source.choice(SERVERS)], source.random() < 0.6
-        bound = source.choice((ADDRESS_HANDSHAKES_MAX, HANDSHAKES_MAX)) if secure else _CONNECTIONS_PER_CLIENT
+        bound = source.choice((ADDRESS_HANDSHAKES_MAX, HANDSHAKES_MAX)) if secure else CONNECTIONS_PER_CLIENT
         serve = server.secure.serve_stream if secure else server.service.server.serve_stream
         streams = []
         for number in range(bound + source.choice((0, 1, 5))):
             ours, theirs = memory_stream_pair()
             host = f"10.8.{number % 4}.1" if secure and bound == HANDSHAKES_MAX else _SILENT_HOST
-            server.nursery.start_soon(_serve, serve, theirs, host)
+            server.nursery.start_soon(serve_stream, serve, theirs, host)
             streams.append(ours)
         await trio.sleep(0.01)
         run.count("silent", len(streams))
@@ -413,7 +331,7 @@ async def _be_silent(run: _Run, source: random.Random) -> None:
             await trio.aclose_forcefully(stream)
 
 
-async def _be_honest(run: _Run, server: int, *, secure: bool) -> None:
+async def _be_honest(run: AccessRun, server: int, *, secure: bool) -> None:
     was_well = run.is_well(server, 2.0)
     try:
         line = await run.dial(Claim(server=server, host=_SILENT_HOST), secure=secure)
@@ -426,10 +344,10 @@ async def _be_honest(run: _Run, server: int, *, secure: bool) -> None:
     await line.leave()
 
 
-# -- the log --------------------------------------------------------------------------------------------------------------
+# -- the log
 
 
-async def _cut(run: _Run, source: random.Random) -> None:
+async def _cut(run: AccessRun, source: random.Random) -> None:
     """Cut one server off from the log after the other, mostly until read-only mode has just begun; guests come meanwhile."""
     while True:
         await trio.sleep(source.uniform(0.2, 1.5))
@@ -452,8 +370,8 @@ async def _cut(run: _Run, source: random.Random) -> None:
             server.follower.cut(off=False)
 
 
-async def _visit(run: _Run, outage: Outage, host: str, source: random.Random) -> None:
-    """Be a guest of read-only mode, from as early as possible; stay for longer than it may last."""
+async def _visit(run: AccessRun, outage: Outage, host: str, source: random.Random) -> None:
+    """Use read-only mode as a guest, from as early as possible; stay for longer than it may last."""
     while outage.until == float("inf"):
         await trio.sleep(source.uniform(0.01, 0.1))
         with suppress(UnavailableError):

@@ -55,7 +55,7 @@ FIRST_STRANGER: Final = 2000
 START_SECONDS: Final = 40.0
 """Within so long a cluster serves the database, also after all its nodes were upgraded."""
 GUARD_SECONDS: Final = 60.0
-"""Within so long after an upgrade the log is guarded, or the reason against it is told."""
+"""Seconds after an upgrade within which the log is guarded, or the reason against it is reported."""
 LOAD_SECONDS: Final = 2.0
 PEACE_SECONDS: Final = 2.0
 PATIENCE_SECONDS: Final = 3.0
@@ -80,9 +80,9 @@ class _Run:
     witness: Witness
     attempts: list[ForeignAppend] = attrs.field(factory=list)
     access: dict[NodeId, DatabaseHandle] = attrs.field(factory=dict)
-    """Of the database in the present life of each node."""
+    """Access to the database in the present life of each node."""
     names: dict[NodeId, str] = attrs.field(factory=dict)
-    """Of replicas, in the present life of each node."""
+    """Names of replicas, in the present life of each node."""
     members: set[str] = attrs.field(factory=set)
     """Names of replicas, in all lives."""
     written: dict[str, int] = attrs.field(factory=dict)
@@ -91,7 +91,7 @@ class _Run:
     """Strangers forge what engines write."""
     numbers: int = 0
     upgraded_at: float = math.inf
-    """When the first node was stopped for it."""
+    """Time at which the first node was stopped for the upgrade."""
 
     # -- nodes ----------------------------------------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ class _Run:
                 attempt.ended = self.world.now()
 
     def _payload(self, source: Random, tag: bytes) -> bytes:
-        """Ends with what tells it from all others."""
+        """Payload with an end that distinguishes it from all others."""
         foreign: bytes = source.choice((
             tag,
             b"VE\x02" + tag,
@@ -282,7 +282,8 @@ async def _go_on(run: _Run, nursery: trio.Nursery) -> None:
 
 
 async def _stray_later(run: _Run, number: int) -> None:
-    """Where a log is upgraded that is the database's alone, strangers come about the time when it is guarded."""
+    """In an upgrade of a log that is the database's alone, strangers come about the time when it is
+    guarded."""
     if run.begun == "upgraded":
         while not await _level_is_up(run):
             await trio.sleep(0.05)
@@ -296,7 +297,8 @@ async def _level_is_up(run: _Run) -> bool:
 
 
 async def _wait_guarded(run: _Run) -> list[GuardReport]:
-    """Return once the log is guarded; an operator does it if the nodes have a reason not to. Returns what they told."""
+    """Return once the log is guarded; an operator guards it if the nodes have a reason not to.
+    Returns the reasons they gave."""
     world, told = run.world, list[GuardReport]()
     async with run.cluster.client("administrator") as admin:
         with trio.move_on_after(GUARD_SECONDS):
@@ -321,7 +323,7 @@ async def _wait_guarded(run: _Run) -> list[GuardReport]:
 
 
 async def _guard_all_the_same(run: _Run) -> None:
-    """What an operator does by `virtuallog database guard --despite-entries`."""
+    """Guard the log as `virtuallog database guard --despite-entries` does."""
     await trio.sleep(run.random.choice((0.5, 3.0)))  # meanwhile the program goes on
     async with run.cluster.client("administrator") as admin:
         while True:
@@ -358,7 +360,8 @@ async def _read(run: _Run) -> tuple[Mapping[bytes, LogPosition], LogPosition | N
 
 
 def _is_disturbed(run: _Run) -> bool:
-    """Whether a part of some node has failed, or the view of some replica shows what no replica has announced."""
+    """True if a part of some node has failed, or if the view of some replica shows what no replica
+    has announced."""
     found = []
     for number, node in sorted(run.cluster.products.items()):
         found += [f"node {number}: {role} has failed: {cause}" for role, cause in node.refusals.items()]
@@ -375,7 +378,7 @@ def _is_disturbed(run: _Run) -> bool:
 
 
 async def _judge_replicas(run: _Run) -> None:
-    """What members have written is there, whichever replica is asked."""
+    """Check that the writes of members are there, on every replica."""
     for node in run.cluster.nodes:
         client = DatabaseClient(run.access[node])
         for path, value in sorted(run.written.items()):

@@ -1,4 +1,5 @@
-"""Byte streams between clients of a Zelos and its servers, beside whatever the nodes use among themselves."""
+"""Byte streams between clients of the database and its servers, beside the transport among the
+nodes."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ FIRST_PORT: Final = 2181
 
 
 def address_of(node: NodeId) -> str:
-    """Where the server on this machine listens to clients."""
+    """Address at which the server on this machine listens to clients."""
     return f"127.0.0.1:{FIRST_PORT + node}"
 
 

@@ -1,9 +1,11 @@
 """Commands that might cost more than they say, through the engines of two replicas: what each costs is counted.
 
-Parents with large data and long ACLs, multis of one kind, texts of quotas and new ones, many writes of one znode in a group, recursive watches on paths of
-many lengths, multiReads of large znodes. In most seeds the log begins with commands of the former version; then the switch of the bounds
-is in it. The second replica replays all of it, from wherever a crash has left its store: both must be alike at each entry. A third one finds
-each command in an entry of its own, and must come to the same tree: some groups have a command that nobody can read.
+Parents with large data and long ACLs, multis of one kind, texts of quotas and new ones, many writes
+of one znode in a group, recursive watches on paths of many lengths, multiReads of large znodes. In
+most seeds the log begins with commands of the former version; then the switch of the bounds is in
+it. The second replica replays all of it, from wherever a crash has left its store: both must be
+alike at each entry. A third one finds each command in an entry of its own, and must come to the
+same tree: some groups have an unreadable command.
 """
 
 from __future__ import annotations
@@ -74,7 +76,7 @@ MULTI_READ_PARTS: Final = 150
 LARGE_READ: Final = 150
 """Znodes with large data that multiReads look at, at most."""
 READ_OF_A_PART: Final = 14 << 10
-"""Bytes: a record, and an ACL that stands apart."""
+"""Bytes of a record, and of an ACL that is stored apart."""
 STRANGER: Final = Origin(identities=(Identity("ip", "127.0.0.1"),))
 
 
@@ -89,7 +91,7 @@ class Weigh:
 
 @attrs.define(eq=False)
 class CostObserver:
-    """Counts what it is told."""
+    """Counts the costs reported to it."""
 
     told: int = 0
     identities: tuple[Identity, ...] = ()
@@ -127,7 +129,7 @@ class MeteredTree:
 
 @attrs.define(eq=False)
 class CostRun:
-    """What one seed is made of."""
+    """State of one seed."""
 
     world: World
     chance: random.Random
@@ -143,7 +145,7 @@ class CostRun:
     # -- the log --------------------------------------------------------------------------------------------------------
 
     def entries(self) -> list[Entry]:
-        """Those of a database."""
+        """Entries of a database."""
         chance = self.chance
         heavy = HeavyCommands(chance, chance.randint(*LARGE))
         commands = heavy.commands(chance.randint(*COMMANDS) + 40)
@@ -171,7 +173,7 @@ class CostRun:
             yield _entry(group)
 
     def _left_behind(self, heavy: HeavyCommands) -> Iterator[Command]:
-        """What only the former version accepted, or wrote like this."""
+        """Commands that only the former version accepted, or wrote like this."""
         name = self.chance.choice(NAMES)
         text = b"count=-1,bytes=-1=;countHardLimit=999;" + b";".join(
             b"n%c=%d" % (97 + n % 26, n) for n in range(heavy.size // 8)
@@ -184,7 +186,7 @@ class CostRun:
             yield Command(operation, Origin(), heavy.now_ms)
 
     def _alike(self, heavy: HeavyCommands) -> Iterator[Command]:
-        """The same znode again and again: commands of one group, and one multi."""
+        """Commands on the same znode again and again: commands of one group, and one multi."""
         path, data = f"/{self.chance.choice(NAMES)}", b"x" * heavy.size
         at = f"{QUOTA}/{path[1:]}/zookeeper_stats"
         count = self.chance.randint(4, GROUP)
@@ -302,7 +304,7 @@ class CostRun:
                 self.world.counts["burden watches told"] += told
 
     def read_many(self, weighed: MeteredTree) -> None:
-        """What a multiRead looks at."""
+        """Reads of a multiRead."""
         database, store, chance = weighed.database, weighed.store, self.chance
         large = [f"/large{number}" for number in range(chance.randint(1, LARGE_READ))]
         for path in large:
@@ -347,7 +349,7 @@ def _apart(entry: Entry) -> list[Entry]:
 
 
 def _tree(store: LocalStore) -> Iterator[tuple[bytes, bytes]]:
-    """What is in the store, but for records of engines."""
+    """Content of the store without records of engines."""
     return keys.scan_all(store, (b"\1", b"\xff"))
 
 

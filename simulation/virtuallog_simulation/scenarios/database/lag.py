@@ -47,8 +47,8 @@ async def _tail(client: Client) -> int:
 
 
 def _applied(cluster: Cluster, servers: DatabaseServers) -> Mapping[NodeId, int]:
-    """How far each live server has got; -1 where there is no replica yet, or any more. A node whose disks were replaced stays out, and
-    a role that a disk has closed is judged by `Machine.stopped`."""
+    """Cursor of each live server; -1 where there is no replica yet, or any more. A node whose disks
+    were replaced stays out, and a role that a disk has closed is judged by `Machine.stopped`."""
     return {
         node: servers.lives[node].replica.cursor if node in servers.lives else -1
         for node, machine in cluster.machines.items()

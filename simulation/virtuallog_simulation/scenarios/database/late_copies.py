@@ -1,9 +1,10 @@
 """Copies of entries that come late to a log, while the table of SessionOrderEngine is small and many programs come and go.
 
-The engines of some replicas play one list of entries. What they propose is put into the list soon, late, never, or several times, and they hear
-of it or not, as the story draws: a server of the log may hold a copy for as long as it stands still. Residents crash, and fall back to an
-older state; visitors write a little, each under a new name, so that the records of those who are silent are dropped. In a share of the
-seeds the log begins with entries of the former version.
+The engines of some replicas play one list of entries. Their proposals are put into the list soon,
+late, never, or several times, and they hear of it or not, as the story draws: a server of the log
+may hold a copy for as long as it stands still. Residents crash, and fall back to an older state;
+visitors write a little, each under a new name, so that the records of silent ones are dropped. In a
+share of the seeds the log begins with entries of the former version.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ FORMER_ENTRIES: Final = PREFIX + "entries of the former version"
 LOOKED: Final = (LATE, DROPPED, FORGOTTEN, FORMER_ENTRIES)
 
 Item: TypeAlias = Entry | Callable[[StoreTransaction, LogPosition], None]
-"""Of the log: what was proposed, or something that all do to the state there."""
+"""Item of the log: a proposal, or an act that all replicas do to their state there."""
 
 
 @attrs.define(eq=False)
@@ -104,10 +105,12 @@ class Log:
     commands: dict[bytes, Command] = attrs.field(factory=dict)
     is_calm: bool = False
     is_former: bool = False
-    """What comes now is of the former version, whose copies come late when it is gone: to it they would be its own fault."""
+    """True while entries are of the former version, whose copies come late when it is gone: to it
+    they would be its own fault."""
     grown: trio.Event = attrs.field(factory=trio.Event)
     switched: int = 0
-    """Where the rule about dropped records begins. What is applied twice before is a fault of the former version."""
+    """Position where the rule about dropped records begins. A double apply before it is a fault of
+    the former version."""
     held: list[Entry] = attrs.field(factory=list)
     """Copies that come when the former version is gone."""
     applied: dict[int, tuple[bytes, ...]] = attrs.field(factory=dict)
@@ -141,7 +144,7 @@ class ReplicaRun:
     settings: SessionOrderSettings
     order: SessionOrderEngine = attrs.field(init=False)
     waiting: dict[int, Done] = attrs.field(factory=dict)
-    """Whom to tell of an entry, by its position."""
+    """Callbacks to inform of an entry, by its position."""
     is_over: bool = False
 
     def __attrs_post_init__(self) -> None:
@@ -378,7 +381,7 @@ async def _story(world: World) -> None:
 
 
 def _judge(log: Log) -> None:
-    """What was let up, in the order of the log, against what was proposed and answered."""
+    """Compare what was let up, in the order of the log, with what was proposed and answered."""
     let_up = [(position, payload) for position, payloads in sorted(log.applied.items()) for payload in payloads]
     newest: dict[str, int] = {}
     first: dict[bytes, int] = {}

@@ -28,7 +28,7 @@ from virtuallog_simulation.world.scenario import Scenario
 from virtuallog_simulation.world.world import ClockErrors, World
 
 DRIFTS: Final = (0.1, 0.3, 0.3)
-"""Of all clocks, each at one of the limits; the lease is told of it."""
+"""Drift of all clocks, each at one of the limits; the lease knows it."""
 PATHS: Final = ("/l", "/m")
 MANNER: Final = EmbeddedClientPace(pause_seconds=0.05, patience_seconds=0.4, weights=(1, 0, 0), paths=PATHS)
 WRITE_SECONDS: Final = 0.1
@@ -40,7 +40,7 @@ DISTURBED_SECONDS: Final = (2.0, 4.0)
 LATE_SECONDS: Final = (0.2, 1.2)
 """Delay of what the holder hears, in some episodes."""
 SLOW_SECONDS: Final = (0.1, 0.3)
-"""The same, where the holder is to renew its lease in spite of it."""
+"""Delays at which the holder must still be able to renew its lease."""
 LIMITS: Final = 0.7
 """Share of the runs in which the holder's clock is as slow as it may be, and of those in which the others' are as fast."""
 BETWEEN_SECONDS: Final = (0.5, 1.5)
@@ -97,7 +97,7 @@ class _Run:
             await trio.sleep(self.source.uniform(*ISOLATED_SECONDS))
 
     async def delay(self) -> None:
-        """What others send reaches the holder late, all of it; what it sends does not."""
+        """Delay all messages to the holder; its own messages are not delayed."""
         late, until = self.source.uniform(*LATE_SECONDS), self.world.now() + self.source.uniform(*DISTURBED_SECONDS)
         links = [self.world.network.link(node, self.holder) for node in NODES if node != self.holder]
         former = [link.quality for link in links]
@@ -125,7 +125,7 @@ class _Run:
             link.quality = quality
 
     async def pause(self) -> None:
-        """The holder's process stands still, and its clocks do not."""
+        """Pause the holder's process; its clocks go on."""
         machine = self.three.machine(self.holder)
         machine.pause()
         await trio.sleep(self.source.uniform(*DISTURBED_SECONDS))

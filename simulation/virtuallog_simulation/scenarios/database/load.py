@@ -1,12 +1,14 @@
 """ZooKeeper's clients on simulated nodes that serve the database, while the nemesis works and the consensus below is swapped.
 
-First the load: clients change and read few znodes with all that their protocol has, come, go and come back; operators swap
-kinds of loglets; nodes crash, lose their disks, and rejoin from snapshots, as the log is trimmed after some hundred commands.
-Then peace: every client that is still there must be answered, and every session whose client is gone must end. In the end all
-replicas read the log to its tail, and their states are compared; and somebody who
-is no replica replays what is left of the log, and comes to the same.
+First the load: clients change and read few znodes with all that their protocol has, come, go and
+come back; operators swap kinds of loglets; nodes crash, lose their disks, and rejoin from
+snapshots, as the log is trimmed after some hundred commands. Then peace: every client that is still
+there must be answered, and every session whose client is gone must end. In the end all replicas
+read the log to its tail, and their states are compared; a program that is no replica replays the
+rest of the log, and must come to the same state.
 
-In a share of the seeds all that goes on from a database that was restored to a position of another cluster's log (`zelos/restored_database.py`).
+In a share of the seeds all that goes on from a database that was restored to a position of another
+cluster's log (`restored_database.py`).
 """
 
 from __future__ import annotations
@@ -48,8 +50,7 @@ from virtuallog_simulation.checks.database.sessions import lives_on, session_che
 from virtuallog_simulation.checks.database.strong_reads import FIRED, READS, Fired, strong_read_checks
 from virtuallog_simulation.checks.database.watches import TOLD, WATCH_CHECKS, events_compared
 from virtuallog_simulation.faults.nemesis import LOST_MAX, FaultPlan, Nemesis
-from virtuallog_simulation.scenarios.cluster import load
-from virtuallog_simulation.scenarios.cluster import load as main
+from virtuallog_simulation.scenarios.cluster import load as cluster_load
 from virtuallog_simulation.scenarios.database import restored_database
 from virtuallog_simulation.scenarios.database.lag import CAUGHT_UP, demand_no_lag
 from virtuallog_simulation.scenarios.database.servers import DatabaseServers, OptionalEngines
@@ -62,69 +63,36 @@ from virtuallog_simulation.world.scenario import Scenario
 from virtuallog_simulation.world.store_disk import RESTORED, StoreDisk
 from virtuallog_simulation.world.world import World
 
-# FOLDED from virtuallog_simulation.zelos.replaying: Plays the log of a run without being a replica, in the end: at every cursor that a replica has had, the state is the same.
-#
-# What Spark's compaction rests on (`virtuallog_database.replica.replay`). It begins with a store that was seen on the way, so what was trimmed behind
-# it is not needed; with an empty one, if nothing was.
-
-PIECE_BYTES: Final = 2 << 10
-"""Some entries."""
-ATTEMPTS: Final = 10
-"""Each begins where the log begins by then. A replica trims once a second at most."""
-
-
-async def replay_log(cluster: Cluster, states: StateWatch) -> None:
-    """Compare what a replay comes to with what the replicas had. Returns when it has come to the tail.
-
-    Raises:
-        VirtualLogError: the log cannot be read to its tail.
-    """
-    async with cluster.client("replay") as client:
-        for _ in range(ATTEMPTS):
-            try:
-                return await _replay_once(client.log, states)
-            except SnapshotNeededError:  # the replicas go on, and have trimmed what was to be read
-                continue
-        raise UnavailableError(f"the log was trimmed under {ATTEMPTS} replays")
-
-
-async def _replay_once(log: VirtualLog, states: StateWatch) -> None:
-    trim_point = await log.find_trim_point()
-    tail = LogPosition((await log.check_tail()).tail)
-    disk = StoreDisk(content=states.oldest_copy(trim_point))
-    disk.digest = disk.full_digest()
-    replay = Replay(disk.open())
-    async for piece in scan(log, replay.cursor, tail, piece_bytes=PIECE_BYTES):
-        for effects in replay.play(piece):
-            assert replay.cursor == effects.position + 1
-            states.replayed(replay.cursor, disk.digest)
-    states.replayed(replay.cursor, disk.digest)
-
-
 FIRST_CLIENT: Final = 2000
 TIMEOUTS_MS: Final = (4000, 5000)
 """Longer than the longest absence that a replica forgives itself, as those of ZooKeeper are."""
 LOAD_SECONDS: Final = 12.0
 SERVING_SECONDS: Final = 30.0
-"""Within this time a fresh cluster without faults must serve clients, and one whose faults are over serve all of them again."""
+"""Seconds within which a fresh cluster without faults must serve clients, and one whose faults are
+over must serve all of them again."""
 PEACE_SECONDS: Final = 15.0
-"""Then: the longest timeout by the slowest clock, what others than the session's server wait longer, and a proposal that is lost."""
+"""Seconds of peace: the longest timeout by the slowest clock, the extra wait of servers other than
+the session's, and a proposal that is lost."""
 PACE: Final = 0.5
 GENTLE: Final = 6.0
 """Faults are half as long as elsewhere and strike a third as often: clients that are away all the time do nothing that could be
 wrong."""
 SWAP_SECONDS: Final = (0.5, 2.0, 5.0)
 """Mean time between two swaps of a run."""
+PIECE_BYTES: Final = 2 << 10
+"""Some entries."""
+ATTEMPTS: Final = 10
+"""Each begins where the log begins by then. A replica trims once a second at most."""
 ANSWERS: Final = "zelos answers compared"
 REPEATED: Final = "zelos commands applied again"
 SWAPS: Final = "swaps"
 TIMED_OUT: Final = "znodes reaped whose time was over"
 EMPTIED: Final = "containers reaped"
 LOOKED: Final = (
-    ANSWERS, TOLD, REPEATED, STATES, REPLAYED, ANNOUNCED, ALLOWED, RESTORED, READS, FIRED, load.LATER_ORIGINS, CAUGHT_UP,
+    ANSWERS, TOLD, REPEATED, STATES, REPLAYED, ANNOUNCED, ALLOWED, RESTORED, READS, FIRED, cluster_load.LATER_ORIGINS, CAUGHT_UP,
     *(PREFIX + shape for shape in (*SHAPES, *INSIDE, SWAPS, TIMED_OUT, EMPTIED)),
 )  # fmt: skip
-"""What a set of seeds must have been able to compare, and put through."""
+"""Counters that a set of seeds must have shown."""
 
 
 @attrs.define(eq=False)
@@ -178,7 +146,7 @@ def _count(world: World, what: str) -> None:
 async def tell(world: World) -> None:
     """Tell the story."""
     source = world.random("plan")
-    cluster = Cluster(world, _draw_plan(source, world), main.SETTINGS)
+    cluster = Cluster(world, _draw_plan(source, world), cluster_load.SETTINGS)
     witness = Witness(world.history, world.violations)
     states = StateWatch(world.history, world.violations, world.counts)
     world.on_store_open, world.on_store_write = states.opened, states.wrote
@@ -200,8 +168,8 @@ async def tell(world: World) -> None:
 
 
 def _restore(world: World, cluster: Cluster, servers: DatabaseServers, states: StateWatch) -> None:
-    """In some runs the database is one that was restored."""
-    position = load.draw_origin(world, cluster)
+    """In some runs, begin with a restored database."""
+    position = cluster_load.draw_origin(world, cluster)
     if cluster.origin is not None:
         place, pairs = restored_database.restore(world, servers.witness, cluster.origin.cluster, position)
         servers.places = [place]
@@ -209,12 +177,12 @@ def _restore(world: World, cluster: Cluster, servers: DatabaseServers, states: S
 
 
 def _draw_plan(source: random.Random, world: World) -> ClusterPlan:
-    makers: list[ProviderMaker] = [main.native, PaxosProvider, StripedProvider]
+    makers: list[ProviderMaker] = [cluster_load.native, PaxosProvider, StripedProvider]
     source.shuffle(makers)
     del makers[source.choice((1, 2, 3)) :]
-    if StripedProvider in makers and main.native not in makers:
-        makers.append(main.native)
-    return ClusterPlan(nodes=3, members=3, kinds=main.left(tuple(makers), world.options))
+    if StripedProvider in makers and cluster_load.native not in makers:
+        makers.append(cluster_load.native)
+    return ClusterPlan(nodes=3, members=3, kinds=cluster_load.left(tuple(makers), world.options))
 
 
 def _draw_faults(source: random.Random) -> FaultPlan:
@@ -248,7 +216,7 @@ async def _load(run: _Run, nemesis: Nemesis) -> None:
 
 
 async def _peace(run: _Run, nursery: trio.Nursery) -> None:
-    """The second one: clients come to an end, and what nobody uses ends."""
+    """The second phase: clients come to an end, and unused sessions and containers end."""
     clients = len(run.parts)
     for part in run.parts:
         part.acts = 0
@@ -266,12 +234,44 @@ async def _peace(run: _Run, nursery: trio.Nursery) -> None:
 
 
 async def _replay(run: _Run) -> None:
-    """Then somebody who is no replica plays the log."""
+    """Replay the log without a replica."""
     with trio.move_on_after(SERVING_SECONDS):
         await replay_log(run.cluster, run.states)
         return
     message = f"the log could not be replayed within {SERVING_SECONDS:g} s of peace"
     run.world.violations.append(Violation("progress", message))
+
+
+async def replay_log(cluster: Cluster, states: StateWatch) -> None:
+    """Replay the log without a replica and compare the state at every cursor that a replica has had.
+
+    Spark's compaction rests on this (`virtuallog_database.replica.replay`). The replay begins with
+    a store that was seen on the way, so what was trimmed behind it is not needed; it begins with an
+    empty store if nothing was trimmed. Returns when the replay has reached the tail.
+
+    Raises:
+        VirtualLogError: the log cannot be read to its tail.
+    """
+    async with cluster.client("replay") as client:
+        for _ in range(ATTEMPTS):
+            try:
+                return await _replay_once(client.log, states)
+            except SnapshotNeededError:  # the replicas go on, and have trimmed what was to be read
+                continue
+        raise UnavailableError(f"the log was trimmed under {ATTEMPTS} replays")
+
+
+async def _replay_once(log: VirtualLog, states: StateWatch) -> None:
+    trim_point = await log.find_trim_point()
+    tail = LogPosition((await log.check_tail()).tail)
+    disk = StoreDisk(content=states.oldest_copy(trim_point))
+    disk.digest = disk.full_digest()
+    replay = Replay(disk.open())
+    async for piece in scan(log, replay.cursor, tail, piece_bytes=PIECE_BYTES):
+        for effects in replay.play(piece):
+            assert replay.cursor == effects.position + 1
+            states.replayed(replay.cursor, disk.digest)
+    states.replayed(replay.cursor, disk.digest)
 
 
 def _judge(run: _Run, witness: Witness, nemesis: Nemesis) -> None:

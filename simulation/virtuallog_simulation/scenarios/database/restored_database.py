@@ -1,9 +1,10 @@
 """A database that was restored into a new cluster: servers begin with its state at the position where their log begins.
 
-In a share of the seeds there has been another cluster. Somebody has played its log up to a position in its middle, without being a
-replica; what a new cluster inherits of that lies at a place, as `virtuallog spark restore` leaves it. What the former clients did is told
-to the history, so the same model judges the new ones: their reads show what was written before, and former sessions end, with
-their ephemerals, unless they come back.
+In a share of the seeds there has been another cluster. A program has replayed its log up to a
+position in its middle, without being a replica; the state that a new cluster inherits lies at a
+place, as `virtuallog spark restore` leaves it. The acts of the former clients are in the history,
+so the same model judges the new ones: their reads show what was written before, and former sessions
+end, with their ephemerals, unless they come back.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from virtuallog_simulation.world.world import EPOCH_SECONDS, World
 
 URL: Final = "simulated://restored"
 SESSIONS: Final = (1, 2, 3)
-"""Of the former clients; ids of servers' own are far from these."""
+"""Sessions of the former clients; ids drawn by servers are far from these."""
 COMMANDS: Final = (5, 60)
 _TIMEOUT_MS: Final = 4000
 _PASSWORD: Final = b"p" * 16
@@ -69,7 +70,7 @@ def restore(
 
 
 def _commands(source: random.Random, count: int) -> Sequence[Command]:
-    """Of clients that have come to use few znodes; many go wrong."""
+    """Commands of clients that use few znodes; many fail."""
     paths = (*PARENTS, *PLAIN, *INNER)
     operations: list[Operation] = [CreateSession(session, _PASSWORD, _TIMEOUT_MS) for session in SESSIONS]
     operations += [Create(parent, b"former") for parent in PARENTS]
@@ -97,7 +98,7 @@ def _recipe(witness: Witness, context: LayerContext, settings: StackSettings) ->
 
 @attrs.define(eq=False)
 class _Remembering(Layer):
-    """Tells the witness what is applied: a replay has nobody to tell afterwards, as replicas do."""
+    """Reports to the witness what is applied, as replicas do: a replay has no caller afterwards."""
 
     name: ClassVar[str] = "remembering"
 
@@ -112,7 +113,7 @@ class _Remembering(Layer):
 
 
 def _published(world: World, cluster: bytes, position: LogPosition, pairs: Mapping[bytes, bytes]) -> CompactionStore:
-    """As a compaction of the new cluster, on a server that somebody else runs."""
+    """Publish the state as a compaction of the new cluster, on an external server."""
     server = FilesServer(world.network, world.random("restored files"))
     world.network.listen(Process(FILES), server.handlers)
     place = CompactionStore(URL, partial(SimulatedFiles, world.network, FILES))

@@ -1,4 +1,5 @@
-"""Clients with rights on three servers of a database: ACLs, logins, quotas, strangers, read-only mode, lists of servers.
+"""Clients with rights on three servers of a database: ACLs, logins, quotas, unauthorized clients,
+read-only mode, lists of servers.
 
 The super user, two clients with digests, two that log in by SASL and one without anything use the same few znodes and change who may use
 them. In a share of the runs a login is a duty. In a share one server is cut off from the log for long enough to serve in read-only
@@ -31,7 +32,7 @@ from virtuallog_simulation.world.scenario import Scenario
 from virtuallog_simulation.world.world import World
 
 PREFIX: Final = "rights "
-"""Of what is counted."""
+"""Prefix of the counters."""
 LOGIN_IS_A_DUTY: Final = 0.25
 CUT_OFF: Final = 0.35
 """Share of the runs with a server in read-only mode; in as many others a server is killed."""
@@ -76,7 +77,7 @@ class _Run:
             await AclActor(client, source, credentials, user, lambda: self.clients, self.count).perform()
 
     async def trouble(self) -> None:
-        """One of the three courses that a run takes."""
+        """Cause one of the three kinds of trouble of a run."""
         await trio.sleep(CALM_SECONDS * self.source.uniform(0.7, 1.3))
         if self.lonely is not None:
             with self.three.isolated(self.lonely):

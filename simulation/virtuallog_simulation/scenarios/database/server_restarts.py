@@ -1,8 +1,10 @@
 """Servers of a database that are killed, restarted, misconfigured, replaced and given up by an operator who looks after each act.
 
-Nodes are started from their config files, as `serve --config` does. After each act, and again in the end, an operator asks what
-`status`, `explain` and `database status` ask. What is told is compared with what is so: each replica of the view that no node serves is
-told and no other, and so is each role that a node has lost with its config. In the end every file is as it was, and all serve again.
+Nodes are started from their config files, as `serve --config` does. After each act, and again in
+the end, an operator asks what `status`, `explain` and `database status` ask. The answers are
+compared with the truth: each replica of the view that no node serves is reported and no other, and
+so is each role that a node has lost with its config. In the end every file is as it was, and all
+serve again.
 """
 
 from __future__ import annotations
@@ -41,11 +43,11 @@ from virtuallog_simulation.world.world import World
 
 START_SECONDS: Final = 30.0
 BACK_SECONDS: Final = 40.0
-"""Within this time after the last act all serve, and nothing is told."""
+"""Seconds after the last act within which all serve, and no problem is reported."""
 ASK_SECONDS: Final = 3.0
 ACTS: Final = (1, 2)
 SETTLE_SECONDS: Final = (0.3, 3.0)
-"""Before the operator looks. A replica is ejected after four seconds (`zelos.servers.STACK`)."""
+"""Seconds before the operator looks. A replica is ejected after four seconds (`servers.STACK`)."""
 WRITE_SECONDS: Final = (1.0, 5.0)
 """Before the first act: with more of it a snapshot is durable."""
 
@@ -61,7 +63,7 @@ LOOKED: Final = (LOOKS, UNSERVED, STALE, LOST)
 
 @attrs.frozen
 class _Truth:
-    """What is so at one moment."""
+    """True state at one moment."""
 
     everywhere: frozenset[str]
     """Replicas that are in the view as every replica has it."""
@@ -86,7 +88,7 @@ class _Run:
         return product is not None and product.database is not None and product.database.life is not None
 
     def truth(self) -> _Truth:
-        """By the states of those that run: nobody is asked."""
+        """True state, from the states of running nodes without asking them."""
         views, served = [], set[str]()
         for node in NODES:
             product = self.product(node)
@@ -105,7 +107,8 @@ class _Run:
     # -- what an operator is told ----------------------------------------------------------------------------------
 
     async def look(self) -> Sequence[str] | None:
-        """Compare what is told with what is so; returns the problems that are told of the database, None if nobody answered."""
+        """Compare the reports with the truth; returns the problems reported of the database, None
+        if no node answered."""
         async with self.three.cluster.client("operator") as client:
             before, boots = self.truth(), self.boots()
             providers = {provider.kind: provider for provider in (make() for make in self.three.cluster.kinds)}
@@ -140,7 +143,7 @@ class _Run:
             self._object("unserved replicas are told", f"explain calls this well: {told}")
 
     def _compare_roles(self, picture: LogEvidence) -> None:
-        """Of nodes that know the register and have had the time to open their roles."""
+        """Compare roles of nodes that know the register and have had the time to open their roles."""
         for node in NODES:
             product, machine = self.product(node), self.three.machine(node)
             if (
@@ -244,7 +247,8 @@ class _Run:
         await self._ask(request, lambda progress: progress.done)
 
     async def _ask(self, request: ReplaceNode, is_enough: Callable[[Progress], bool]) -> bool:
-        """As `virtuallog node replace` does, again and again: a refusal may have a reason that passes."""
+        """Ask as `virtuallog node replace` does, again and again: a refusal may have a reason that
+        passes."""
         via = self.source.choice([node for node in NODES if node != request.node])
         async with self.three.cluster.client("replacing") as client:
             with trio.move_on_after(BACK_SECONDS):

@@ -1,4 +1,5 @@
-"""A cluster whose nodes are servers of a Zelos: the product's own, with small thresholds, and a witness on top of their stacks."""
+"""A cluster whose nodes are servers of the database: the product's own, with small thresholds, and
+a witness on top of their stacks."""
 
 from __future__ import annotations
 
@@ -49,19 +50,20 @@ SNAPSHOTS: Final = SnapshotSettings(log_bytes=2 << 10, seconds=3.0, seconds_min=
 
 UPKEEP: Final = UpkeepSettings(reap_seconds=1.0)
 DRIFT: Final = 0.3
-"""That of the worst clocks that a nemesis makes. The lease must be told; by default it trusts clocks more."""
+"""Drift of the worst clocks that a nemesis makes. The lease must know it; by default it trusts
+clocks more."""
 LEASE_SECONDS: Final = 1.5
 
 
 @attrs.frozen
 class OptionalEngines:
-    """Which engines a run has that are off at first."""
+    """Engines of a run that are off at first."""
 
     enabled: tuple[str, ...]
     wanting: frozenset[NodeId]
-    """Who tries to have the lease."""
+    """Replicas that try to get the lease."""
     drift: float = DRIFT
-    """That the lease is told of."""
+    """Drift that the lease is configured with."""
 
     @classmethod
     def draw(cls, source: random.Random, nodes: Sequence[NodeId]) -> OptionalEngines:
@@ -88,11 +90,11 @@ class DatabaseServers:
     engines: OptionalEngines
     quality: StreamQuality
     count: Callable[[str], None]
-    """Told of what was reached."""
+    """Called with each shape that was reached."""
     places: Sequence[CompactionStore] = ()
-    """Where a store can be begun with."""
+    """Places from which a store can begin."""
     manner: EmbeddedClientPace = attrs.field(factory=EmbeddedClientPace)
-    """Of the programs beside them."""
+    """Pace of the programs beside the servers."""
     settings: ZooKeeperSettings = ZOOKEEPER
     streams: SimulatedTcpNetwork = attrs.field(init=False)
     lives: dict[NodeId, ReplicaIncarnation] = attrs.field(factory=dict, init=False)
@@ -142,5 +144,5 @@ class DatabaseServers:
                 nursery.start_soon(node.database.serve_stream, stream, "127.0.0.1")
 
     def dials(self, process: Process, nodes: Sequence[NodeId]) -> Sequence[Dial]:
-        """How a client on this process connects to each of them."""
+        """Functions by which a client on this process connects to each server."""
         return [partial(self.streams.connect, process, address_of(node)) for node in nodes]

@@ -1,7 +1,8 @@
 """A log in memory that some replicas of the database share, in place of the stack of engines and of a virtual log.
 
-What is proposed is ordered after a drawn delay, and each replica applies it after one of its own, in groups of one transaction. A replica that
-is cut off proposes and applies nothing; what it has proposed meanwhile is ordered when it is connected again.
+A proposal is ordered after a drawn delay, and each replica applies it after one of its own, in
+groups of one transaction. A replica that is cut off proposes and applies nothing; its proposals are
+ordered when it is connected again.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from virtuallog_database.tree.commands import Command
 from virtuallog_database.tree.results import Result
 
 PATIENCE_SECONDS: Final = 0.4
-"""Of a `sync` that gives up while it is cut off."""
+"""Seconds after which a `sync` gives up while it is cut off."""
 
 
 @attrs.define(eq=False)
@@ -33,7 +34,7 @@ class SharedLog:
 
     entries: list[Entry] = attrs.field(factory=list)
     results: list[Result] = attrs.field(factory=list)
-    """Of each entry, at the replica that was first to apply it."""
+    """Result of each entry, at the replica that was first to apply it."""
     changed: trio.Event = attrs.field(factory=trio.Event)
     """There are more entries, or a replica is connected again, or has applied something."""
 

@@ -47,7 +47,7 @@ class ThreeServers:
     witness: Witness
     states: StateWatch
     numbers: Iterator[int] = attrs.field(factory=lambda: count(1))
-    """Of connections."""
+    """Numbers of connections."""
 
     @classmethod
     def begin(
@@ -97,7 +97,7 @@ class ThreeServers:
         return DatabaseClient(name, self.world.history, source, dials, timeout_ms, lambda: next(self.numbers))
 
     async def demand_no_lag(self) -> None:
-        """In peace: see there."""
+        """Demand that no server lags, in peace; see `lag.demand_no_lag`."""
         await demand_no_lag(self.world, self.cluster, self.servers)
 
     def judge(self, *, calm: bool = False) -> None:

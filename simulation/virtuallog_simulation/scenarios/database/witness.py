@@ -1,7 +1,9 @@
-"""An engine on top of the stack that says what its replica applies: the order that all judging of a Zelos goes by.
+"""An engine on top of the stack that reports what its replica applies: the order by which all
+database checks judge.
 
-It changes nothing. The first replica that applies a command puts it into the history; all others must apply the same there, and come
-to the same. What was told before counts also where a store has fallen back in a crash, and plays again.
+It changes nothing. The first replica that applies a command puts it into the history; all others
+must apply the same there, with the same result. Earlier reports also count where a store has fallen
+back in a crash, and plays again.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from virtuallog_simulation.workload.database.embedded_client import TIMER
 
 @attrs.define(eq=False)
 class Witness:
-    """What all replicas of a run have applied."""
+    """Commands applied by all replicas of a run."""
 
     history: History
     violations: list[Violation]
@@ -39,7 +41,8 @@ class Witness:
     _fired: dict[str, LogPosition] = attrs.field(factory=dict, init=False)
 
     def recipe(self, context: LayerContext, settings: StackSettings) -> Sequence[Layer]:
-        """The stack of Zelos, and above it what tells this witness. See `ReplicaSettings`."""
+        """The database stack, and above it a layer that reports to this witness. See
+        `ReplicaSettings`."""
         layers = database_recipe(context, settings)
         for layer in layers:
             if isinstance(layer, TimeEngine):
@@ -47,7 +50,7 @@ class Witness:
         return [WitnessLayer(context, witness=self), *layers]
 
     def fired(self, transaction: StoreTransaction, timer: str, position: LogPosition) -> None:
-        """On a replica, in `apply`."""
+        """Called on a replica, in `apply`, when a timer fires."""
         known = self._fired.setdefault(timer, position)
         if known is position:
             self.history.observed("timers", Fired(timer), None)
@@ -73,7 +76,7 @@ class Witness:
 
 @attrs.define(eq=False)
 class WitnessLayer(Layer):
-    """See above."""
+    """Layer that reports to the witness."""
 
     name: ClassVar[str] = "witness"
 

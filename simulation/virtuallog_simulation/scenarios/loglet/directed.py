@@ -1,7 +1,9 @@
-"""What directed stories about one bare NativeLoglet share: servers, clients that reach some of them, a last look.
+"""Parts of directed stories about one bare NativeLoglet: servers, clients that reach some of them,
+a last look.
 
-In such a story who reaches whom is staged, so that a seed gets into one particular danger; only times and choices are
-drawn. It costs some milliseconds, and finds what thousands of random runs may miss.
+Such a story stages which processes reach each other, so that a seed gets into one particular
+danger; only times and choices are drawn. It costs some milliseconds, and finds what thousands of
+random runs may miss.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ class DirectedLoglet:
         return cls(world, config, served)
 
     def number(self) -> NodeId:
-        """Of a new client."""
+        """Number of a new client."""
         self._clients += 1
         return NodeId(self._clients)
 
@@ -104,7 +106,7 @@ class DirectedLoglet:
 
 
 async def seal(loglet: Loglet) -> None:
-    """What a reconfigurer does: seal, then read the stop."""
+    """Act as a reconfigurer: seal, then read the stop."""
     await loglet.seal()
     await loglet.check_tail()
 
@@ -119,14 +121,15 @@ def wave(first: int, batches: Sequence[Batch], known_tail: int = 0) -> Wave:
 
 
 def half_offered(world: World, offered: Sequence[Batch]) -> None:
-    """Whoever offered these never heard of them again."""
+    """Batch whose outcome its caller never learned."""
     for one in offered:
         with suppress(UnavailableError), world.history.record("somebody", LogletAppend(SEGMENT, one)):
             raise UnavailableError("the sequencer died")
 
 
 async def store(world: World, server: NodeId, wave: Wave) -> None:
-    """What the sequencer sends before it dies. Tries until the server, which may only just have been started, has it."""
+    """Send a store as the sequencer does before it dies. Retries until the server, which may only
+    just have been started, has it."""
     async with world.client(NodeId(1000)) as environment:
         while True:
             try:

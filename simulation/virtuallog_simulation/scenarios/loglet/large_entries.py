@@ -3,8 +3,8 @@
 `torn`      all servers lose their power while large groups are under way, then start again
 `dropped`   the loglet is trimmed a little, and a little more, so that segments go; servers lose their power as well
 
-What was acknowledged must be read in the end, from every server that has it, whole; and a loss of power alone must keep
-no server from serving again.
+Acknowledged entries must be readable in the end, whole, from every server that has them; a loss of
+power alone must keep no server from serving again.
 """
 
 from __future__ import annotations

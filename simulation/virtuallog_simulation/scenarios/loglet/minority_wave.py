@@ -1,8 +1,9 @@
 """A wave that only a minority has, and that will never be more: who reads it reads what may be gone tomorrow.
 
-The sequencer reaches a minority. Somebody waits for news at its servers, somebody else seals by a majority of the
-others, which knows nothing of the wave. Then the sequencer dies; or it comes back, and whoever appends must soon be told
-that the loglet is sealed. Delos, OSDI'20, sections 3.2 and 4.2.1.
+The sequencer reaches a minority. One client waits for news at its servers, another seals by a
+majority of the others, which knows nothing of the wave. Then the sequencer dies; or it comes back,
+and appenders must soon get the error that the loglet is sealed. Delos, OSDI'20, sections 3.2 and
+4.2.1.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ async def _wait_and_read(loglet: Loglet) -> None:
 
 
 async def _demand_refusal(staged: DirectedLoglet, source: random.Random) -> None:
-    """Nobody else will tell a client that its loglet is sealed; without knowing it, it waits instead of going on."""
+    """Demand a refusal: no other server informs a client that its loglet is sealed; without it the
+    client waits instead of going on."""
     refused: list[bool] = []
 
     async def offer(loglet: Loglet) -> None:

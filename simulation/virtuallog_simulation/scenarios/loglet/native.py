@@ -201,12 +201,12 @@ def _race(served: ServedLoglets) -> LogletRace:
 
 
 def provider() -> NativeProvider:
-    """With a WAL of small segments, so that a short run fills some."""
+    """Provider with a WAL of small segments, so that a short run fills some."""
     return NativeProvider(wal_settings=_WAL)
 
 
 def roomy_provider() -> NativeProvider:
-    """With a WAL that takes the largest batches there are."""
+    """Provider with a WAL that takes the largest batches there are."""
     return NativeProvider(wal_settings=_ROOMY_WAL)
 
 

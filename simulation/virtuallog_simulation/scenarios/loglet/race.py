@@ -35,7 +35,7 @@ class LogletRace:
     _clients: int = attrs.field(default=1000, init=False)
 
     async def run(self, cast: RaceClients) -> None:
-        """Return when everybody has finished."""
+        """Return when all clients have finished."""
         async with trio.open_nursery() as nursery:
             for name, count in cast.counts.items():
                 for _ in range(count):
@@ -63,7 +63,7 @@ class LogletRace:
         return True
 
     async def look(self) -> None:
-        """Ask for the tail, as a client that knows nothing; whatever comes of it."""
+        """Check the tail as a client that knows nothing; the outcome does not matter."""
         async with self.world.client(NodeId(2000)) as environment:
             with suppress(VirtualLogError):
                 await self._recorded(environment, "judge").check_tail()

@@ -1,4 +1,5 @@
-"""What the clients of a race do to their loglet. They record nothing and judge nothing; errors end a turn, or a part."""
+"""Acts of the clients of a race over one loglet. They record nothing and judge nothing; errors end
+a turn, or a part."""
 
 from __future__ import annotations
 
@@ -19,12 +20,13 @@ from virtuallog.ordering.slots import SLOT
 BIDS: Final = 3
 """Conditional appends of one bidder, if all are refused."""
 ATTEMPTS: Final = 5
-"""So often a client offers a batch before it leaves it a maybe."""
+"""Attempts with a batch before a client leaves its outcome unknown."""
 
 
 @attrs.frozen(kw_only=True)
 class RaceClients:
-    """How many of each take part, and what they do. A loglet is sealed for good, so a run is short."""
+    """Number of clients of each role, and their acts. A loglet is sealed for good, so a run is
+    short."""
 
     appenders: int = 2
     batches: int = 6
@@ -43,13 +45,13 @@ class RaceClients:
     readers: int = 0
     trimmers: int = 0
     looks: int = 8
-    """Each of those that only ask has so many turns."""
+    """Turns of each client that only queries."""
     pause_seconds: float = 0.02
     """Mean time between two calls of one client."""
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many of each role."""
+        """Clients of each role."""
         return {
             "appender": self.appenders,
             "bidder": round(self.appenders * self.batches * self.conditional),
@@ -62,7 +64,7 @@ class RaceClients:
 
 
 async def read_range(loglet: Loglet, start: int, stop: int, max_bytes: int = 1 << 20) -> None:
-    """By as many reads as it takes. What they find is in the history."""
+    """Read a range by as many reads as it takes. Results are in the history."""
     while start < stop:
         found = await loglet.read(LogletOffset(start), LogletOffset(stop), max_bytes)
         if not found:  # the judge objects to it; asking for ever would hide that
@@ -101,7 +103,7 @@ async def _offer_all(loglet: Loglet, batches: list[Batch], cast: RaceClients, so
 
 
 async def _offer(loglet: Loglet, batch: Batch, cast: RaceClients, source: random.Random) -> bool:
-    """Whether the loglet took it."""
+    """Offer a batch; returns True if the loglet took it."""
     opens = batch.first_sequence == 0
     if cast.impatient and source.random() < cast.impatient:
         with trio.move_on_after(source.random() * cast.pause_seconds):
@@ -122,8 +124,9 @@ async def _offer_patiently(loglet: Loglet, batch: Batch, *, opens: bool) -> bool
 
 
 async def bid(loglet: Loglet, cast: RaceClients, source: random.Random) -> None:
-    """Conditional appends, each in a session of its own, so that one that was refused is gone for good. The first expects the tail that
-    was just seen, or a place before or behind it; after a refusal the next one believes the tail that this told."""
+    """Append conditionally, each time in a session of its own, so that a refused append is gone for
+    good. The first expects the tail that was just seen, or a place before or behind it; after a
+    refusal the next one expects the tail from the refusal."""
     await trio.sleep(source.random() * cast.batches * cast.pause_seconds)
     with suppress(VirtualLogError):
         tail = (await loglet.check_tail()).tail
@@ -148,7 +151,7 @@ async def _bid_once(loglet: Loglet, expected: LogletOffset, source: random.Rando
 
 
 async def seal(loglet: Loglet, cast: RaceClients, source: random.Random) -> None:
-    """What a reconfigurer does: seal, then read the stop."""
+    """Act as a reconfigurer: seal, then read the stop."""
     await trio.sleep(source.random() * cast.batches * (cast.pause_seconds + 0.01))
     for _ in range(20):
         try:

@@ -1,7 +1,8 @@
 """A seal that a bare majority has heard of, under load; then servers lose their power, or their disks fail.
 
-The sealer does nothing but seal, so that nobody repairs what it left undone: from the moment it returns nothing may be
-acknowledged, whatever becomes of single servers (Delos, OSDI'20, section 4.2.1).
+The sealer does nothing but seal, so that no client repairs what it left undone: from the moment it
+returns nothing may be acknowledged, whatever becomes of single servers (Delos, OSDI'20, section
+4.2.1).
 """
 
 from __future__ import annotations

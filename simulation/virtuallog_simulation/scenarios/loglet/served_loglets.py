@@ -31,7 +31,7 @@ PLANNER: Final = NodeId(1)
 
 @attrs.define(eq=False)
 class ServedLoglets:
-    """See above. `start` begins the first life of every machine."""
+    """Loglets served by simulated machines. `start` begins the first life of every machine."""
 
     world: World
     make: ProviderMaker
@@ -39,7 +39,7 @@ class ServedLoglets:
     """Kinds that loglets of a composite kind may consist of."""
     machines: dict[NodeId, Machine] = attrs.field(factory=dict, init=False)
     providers: dict[NodeId, LogletProvider] = attrs.field(factory=dict, init=False)
-    """Of the present, or last, life of each machine: what checkers look into."""
+    """Provider of the present, or last, life of each machine, for checkers to inspect."""
     served: dict[NodeId, Mapping[str, LogletProvider]] = attrs.field(factory=dict, init=False)
     """All kinds of that life."""
     _configs: dict[SegmentId, bytes] = attrs.field(factory=dict, init=False)
@@ -79,7 +79,7 @@ class ServedLoglets:
         return made[self.make().kind].open(segment, self._configs[segment], environment)
 
     def config(self, segment: SegmentId) -> bytes:
-        """As it stands in the table."""
+        """Config of a loglet in the table."""
         return self._configs[segment]
 
     @property
@@ -105,7 +105,8 @@ class ServedLoglets:
         return handlers
 
     async def _version(self) -> int:
-        """What a register would have: whatever is in the table was asked for in a version up to this one."""
+        """Version that a register would have: every loglet in the table was asked for in a version
+        up to this one."""
         return max((segment.version for segment in self._configs), default=0)
 
     async def _segment_config(self, segment: Any) -> tuple[str, bytes]:

@@ -1,8 +1,10 @@
 """Sessions of one loglet that pause for as long as they are kept, or longer, while others come: tables of sessions are small.
 
-Each client offers a batch, may not hear the answer, and offers it again within the time for which a session is kept, as appenders do. Then it pauses, offers its last batch
-once more, or the next one. Whoever orders may have retired the session by then, or forgotten it: it says so, or gives the batch the place that it has. It never
-places it twice, and never says that a batch is missing which is in the log. Newcomers fill the table meanwhile.
+Each client offers a batch, may not hear the answer, and offers it again within the time for which a
+session is kept, as appenders do. Then it pauses, offers its last batch once more, or the next one.
+The sequencer may have retired the session by then, or forgotten it: it says so, or gives the batch
+the place that it has. It never places it twice, and never says that a batch is missing which is in
+the log. Newcomers fill the table meanwhile.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from virtuallog_simulation.world.scenario import Scenario
 from virtuallog_simulation.world.world import World
 
 KEEP_SECONDS: Final = 20.0
-"""For which sessions are kept in a run: three attempts and the time that each may take are less."""
+"""Seconds for which sessions are kept in a run; more than three attempts and their timeouts."""
 ATTEMPTS: Final = 3
 CLIENTS: Final = 3
 TURNS: Final = 4
@@ -92,7 +94,8 @@ async def _live(world: World, served: ServedLoglets, node: NodeId) -> None:
 async def _offer(
     world: World, loglet: Loglet, node: NodeId, batch: Batch, source: random.Random, *, opens: bool
 ) -> bool:
-    """Until there is an answer; the first ones may get lost. Whether the session goes on."""
+    """Offer a batch until there is an answer; the first attempts may get lost. Returns True if the
+    session goes on."""
     for attempt in range(ATTEMPTS):
         is_deaf = attempt < ATTEMPTS - 1 and source.random() < 0.4
         if is_deaf:
@@ -115,7 +118,8 @@ async def _offer(
 
 
 async def _come_and_go(world: World, served: ServedLoglets) -> None:
-    """Newcomers, each with a session for one batch: whoever orders retires the idle ones when one is admitted."""
+    """Let newcomers append, each with a session for one batch: the sequencer retires idle sessions
+    when one is admitted."""
     source = world.random("newcomers")
     async with world.client(NodeId(_FIRST_CLIENT + CLIENTS)) as environment:
         loglet = _recorded(world, served.open(SEGMENT, environment), "newcomers")
@@ -128,7 +132,7 @@ async def _come_and_go(world: World, served: ServedLoglets) -> None:
 
 
 async def _read_all(world: World, served: ServedLoglets) -> None:
-    """What lies there, so that what was placed twice is seen."""
+    """Read everything, so that a batch placed twice is seen."""
     async with world.client(NodeId(2000)) as environment:
         loglet = _recorded(world, served.open(SEGMENT, environment), "judge")
         place, tail = 0, (await loglet.check_tail()).tail

@@ -4,8 +4,9 @@
 `restart`     the process of the sequencer dies with a wave on one server, starts again, and is asked to order more
 `uneven`      the sequencer has died while each server had another tail; clients find the tail by different majorities
 
-Delos, OSDI'20, section 4.2.1; specs: Delos, sections 5.1 to 5.3. Nothing may be acknowledged past a stop that somebody
-was told, one place has one value on all servers, and repair completes what is below the stop and nothing else.
+Delos, OSDI'20, section 4.2.1; specs: Delos, sections 5.1 to 5.3. Nothing may be acknowledged past a
+stop that a client has received, one place has one value on all servers, and repair completes what
+is below the stop and nothing else.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ from virtuallog_simulation.world.world import World
 
 
 async def _overtaken(world: World) -> None:
-    """Servers a, b, c, d, e; d is the sequencer's, and has the wave. The sealer reaches a, b and c and finds nothing, the
-    repairer a, b and d, and then tells e what it has made known. Only now the sequencer reaches the others."""
+    """Servers a, b, c, d, e; d is the sequencer's, and has the wave. The sealer reaches a, b and c
+    and finds nothing, the repairer a, b and d, and then informs e of what it has made known.
+    Only now the sequencer reaches the others."""
     source = world.random("plan")
     sequencer = source.randint(1, 5)
     staged = DirectedLoglet.begin(world, servers=5, sequencer=sequencer)
@@ -125,7 +127,7 @@ async def _later(
 
 
 async def _append(offered: Batch, loglet: Loglet) -> None:
-    """A maybe is offered again; whatever else is an answer."""
+    """Append, with retries after an unknown outcome; any other outcome is an answer."""
     for _ in range(3):
         try:
             await loglet.append(offered, opens=True)

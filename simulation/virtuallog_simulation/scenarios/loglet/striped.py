@@ -1,10 +1,11 @@
 """One bare StripedLoglet: its stripes on machines, clients that race over it.
 
-First nothing is wrong, and single clients append a batch each: idle stripes must not hold them up. Then come the others, and
-faults. Stripes are recorded as loglets of their own, so that a mistake is told where it was made.
+First nothing is wrong, and single clients append a batch each: idle stripes must not hold them up.
+Then come the others, and faults. Stripes are recorded as loglets of their own, so that a violation
+is reported where it happened.
 
-`halves` is directed at one danger: some stripes are sealed and others not, because whoever seals reaches a part of the servers
-only, while others append, look and trim.
+`halves` is directed at one danger: some stripes are sealed and others not, because the sealer
+reaches only a part of the servers, while others append, look and trim.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from virtuallog_simulation.world.world import World
 
 CALM_SECONDS: Final = 60.0
 LONE_SECONDS: Final = 0.2
-"""For an append to idle stripes when nothing is wrong: some twenty times what it takes."""
+"""Seconds for an append to idle stripes when nothing is wrong: some twenty times the usual."""
 LONE: Final = "lone append"
 _LONE_APPENDS: Final = 3
 _FIRST_LONE: Final = 1201
@@ -93,7 +94,7 @@ class StripedGroups:
 
 
 async def _seal_a_part(served: ServedLoglets, node: NodeId, missed: tuple[NodeId, ...], after_seconds: float) -> None:
-    """As a reconfigurer does that dies, or gives up, half-way."""
+    """Seal some stripes, as a reconfigurer does that dies, or gives up, half-way."""
     world = served.world
     await trio.sleep(after_seconds)
     for server in missed:
@@ -121,7 +122,8 @@ async def _served(world: World, source: random.Random, *, groups: bool | None = 
 
 
 def _demand_refusal(served: ServedLoglets) -> None:
-    """Stripes of a kind with unused places in between would leave holes that nobody fills."""
+    """Demand a refusal: stripes of a kind with unused places in between would leave holes that are
+    never filled."""
     planner = StripedProvider()
     compose({"striped": planner, "paxos": PaxosProvider(), "native": native.provider()})
     with suppress(InvalidSettingError):
@@ -130,7 +132,8 @@ def _demand_refusal(served: ServedLoglets) -> None:
 
 
 async def _demand_lone_appends(served: ServedLoglets) -> None:
-    """Of clients that come one after the other, each of a session of its own, so that each stripe has its turn."""
+    """Demand appends of clients that come one after the other, each with its own session, so that
+    each stripe has its turn."""
     world = served.world
     for number in range(_LONE_APPENDS):
         began = world.now()

@@ -1,7 +1,7 @@
 """A NativeLoglet that is trimmed while it grows: at, below and past its tail, by clients that reach different majorities.
 
-A trim drops nothing that is not committed, tells no point past the tail, and never a lower one than before (specs:
-Delos, section 11, case 40).
+A trim drops only committed entries, returns no point past the tail, and never a lower one than
+before (specs: Delos, section 11, case 40).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """One bare loglet in a ZooKeeper: clients that race over it, while the ensemble is gone at times, breaks connections, lags, and
 carries requests out late.
 
-Clients may also die. There are no machines of ours: whatever goes wrong is on the way to the ensemble, or in a client.
+Clients may also die. There are no simulated servers: faults are on the way to the ensemble, or in a
+client.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ LARGE: Final = 0.15
 LARGE_BYTES: Final = 1_000_000
 CALM_SECONDS: Final = 60.0
 LATE: Final = 0.3
-"""Share of the seeds in which requests are still on their way when the connection breaks, and happen long after, while nobody seals:
-what was offered again meanwhile must not be there twice."""
+"""Share of the seeds in which requests are still on their way when the connection breaks, and
+happen long after, while no client seals: a batch offered again meanwhile must not be there
+twice."""
 _LATE: Final = ZooKeeperFaults(delay_seconds=0.02, breaks=0.3, late=1.0, late_seconds=0.5, commit_seconds=0.001)
 _PATIENT: Final = RaceClients(
     appenders=3, batches=30, in_flight=4, sealers=0, observers=1, readers=1, trimmers=2, looks=16, pause_seconds=0.02

@@ -1,7 +1,8 @@
 """A fourth node is added, and takes over all that one of the first three has: its seat, the open segment, the closed ones.
 
-Appends, trims and extensions go on. Whoever does the work may die in the middle of it, and the operator asks again. In the
-end the drained node goes for good, with its disks, and is missed by nobody.
+Appends, trims and extensions go on. The node that does the work may die in the middle of it, and
+the operator asks again. In the end the drained node goes for good, with its disks, and nothing
+depends on it.
 
 docs/operating.md, "Add, replace, drain"; server/virtuallog_server/membership/drain.py, server/virtuallog_server/node/join.py.
 """
@@ -38,12 +39,13 @@ from virtuallog_simulation.world.transport import address_of
 from virtuallog_simulation.world.world import World
 
 DRAIN_SECONDS: Final = 60.0
-"""Until nothing is on the node: some steps of a second at most, and a suspicion and a restart for each death."""
+"""Seconds until nothing is on the node: some steps of a second at most, and a suspicion and a
+restart for each death."""
 ASK_SECONDS: Final = 3.0
 SETTLE_SECONDS: Final = 2.0
 READ_SECONDS: Final = 20.0
 COPIES: Final = 3
-"""Of each segment, and of the register: what three nodes begin with."""
+"""Copies of each segment, and of the register, on three nodes at the start."""
 ADDED: Final = NodeId(4)
 _ROLES: Final = ("log-server", "replica", "sequencer")
 _OPERATOR, _WRITER, _READER = NodeId(2001), NodeId(2002), NodeId(2003)
@@ -51,7 +53,7 @@ _OPERATOR, _WRITER, _READER = NodeId(2001), NodeId(2002), NodeId(2003)
 
 @attrs.frozen(eq=False)
 class DrainRoles:
-    """Who takes part."""
+    """Nodes and clients of a drain."""
 
     stage: WorkloadContext
     operator: Actor
@@ -69,7 +71,7 @@ class DrainRoles:
 
     @property
     def others(self) -> list[NodeId]:
-        """Of the first three."""
+        """Other nodes of the first three."""
         return [node for node in self.cluster.nodes if node != self.drained]
 
 
@@ -107,7 +109,7 @@ async def _extend(actor: Actor) -> None:
 
 
 async def _write(cast: DrainRoles) -> None:
-    """Somebody who knows nothing of all this."""
+    """Append, trim and extend as a client that knows nothing of the drain."""
     source = cast.world.random("writer")
     with cast.writing:
         async with cast.cluster.client("writer", node=_WRITER) as client:
@@ -189,7 +191,8 @@ async def _part_with_it(cast: DrainRoles, filled: int) -> None:
 
 
 async def _quieten(cast: DrainRoles, reader: Actor) -> None:
-    """Nobody trims any more what the reader, which will not be able to ask, takes for a part of the chain."""
+    """Stop the trims: the reader, which will not be able to ask, would take them for a part of the
+    chain."""
     cast.writing.cancel()
     await trio.sleep(SETTLE_SECONDS)
     await _get(cast, "learn the newest chain", reader.client.log.view.refresh)
@@ -230,7 +233,7 @@ async def _get(cast: DrainRoles, what: str, work: Callable[[], Awaitable[object]
 
 
 def _rests(register: Register, node: NodeId) -> list[str]:
-    """What needs the node."""
+    """Segments, roles and seats that need the node."""
     found = [f"segment {segment.id}" for segment in register.chain.segments if node in _users(segment)]
     return [*(["the MetaStore"] if node in register.members else []), *found]
 
@@ -241,7 +244,8 @@ def _users(segment: Segment) -> tuple[NodeId, ...]:
 
 
 def nothing_gets_less(history: History) -> Iterator[Violation]:
-    """In no version of the register a segment has fewer copies, or the register fewer members, than in the beginning."""
+    """In every version of the register each segment has as many copies, and the register as many
+    members, as in the beginning."""
     for version, known in chains(history).items():
         register, shown = known.register, proof(known.known_by)
         assert register is not None

@@ -4,8 +4,9 @@ Two or three drains begin within moments, asked of different nodes. Beside them 
 add nodes that are in use with fewer roles, and extend the log. No node fails. There may be just enough nodes, or one too few:
 then a drain must be refused, and only then. In some runs a drained node is taken back, and others are drained in a second round.
 
-What is told is believed: a node that "may be stopped" goes for good, with its disks, at once or in the end. In some runs the
-others are then started again. They must decide versions, append, and read all that was acknowledged, whichever of them is down.
+Answers are believed: a node that "may be stopped" goes for good, with its disks, at once or in the
+end. In some runs the others are then started again. They must decide versions, append, and read all
+that was acknowledged, whichever of them is down.
 
 docs/operating.md, "Add, replace, drain"; server/virtuallog_server/membership.
 """
@@ -31,13 +32,8 @@ from virtuallog_simulation.checks.history.chain import CHAIN_CHECKS
 from virtuallog_simulation.checks.history.log import LOG_CHECKS
 from virtuallog_simulation.checks.history.loglet import LOGLET_CHECKS
 from virtuallog_simulation.scenarios.loglet.native import provider
-from virtuallog_simulation.scenarios.operators.concurrent_operators import (
-    Operator,
-    OperatorsContext,
-    get,
-    go_on,
-    read_all,
-)
+from virtuallog_simulation.scenarios.operators.final_checks import get, go_on, read_all
+from virtuallog_simulation.scenarios.operators.operator import Operator, OperatorsContext
 from virtuallog_simulation.workload.actor import Actor, WorkloadContext, attempt
 from virtuallog_simulation.workload.plan import WorkloadPlan
 from virtuallog_simulation.world.cluster import Client, Cluster, ClusterPlan
@@ -47,7 +43,7 @@ from virtuallog_simulation.world.world import World
 
 COPIES: Final = 3
 ROUND_SECONDS: Final = 20.0
-"""For a round of drains: some steps each, and no node fails."""
+"""Seconds for a round of drains: some steps each, and no node fails."""
 SETTLE_SECONDS: Final = 2.0
 _ROLES: Final = ("log-server", "replica", "sequencer")
 _OPERATOR, _OTHERS, _READER = NodeId(2001), 2002, 2021
@@ -93,7 +89,7 @@ async def _extend(actor: Actor, settings: dict[str, str]) -> None:
 
 
 async def _empty(scene: OperatorsContext, client: Client) -> bool:
-    """Whether each round came to an end."""
+    """Drain nodes in rounds; returns True if each round came to an end."""
     for number in range(scene.source.choice((1, 2, 2))):
         register = await client.log.view.refresh()
         if number and scene.stoppable:
@@ -167,7 +163,7 @@ async def _drain(operator: Operator, node: NodeId, again: bool = False) -> None:
 
 
 async def _set_members(operator: Operator) -> None:
-    """To some that the operator draws, in the place of those that it saw a moment ago."""
+    """Change the members to drawn nodes, in the place of those seen a moment ago."""
     register, source = await operator.register(), operator.source
     if register is None:
         return
@@ -245,7 +241,7 @@ SHAPES: Final = (
     "stop a drained node",
     "take a drained node back",
 )
-"""What its runs must have brought about."""
+"""Shapes that its runs must have brought about."""
 
 EMPTIED: Final = Scenario(
     name="emptied",

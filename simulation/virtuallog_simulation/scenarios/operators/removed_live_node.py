@@ -47,7 +47,7 @@ _OPERATOR, _READER = NodeId(2001), NodeId(2002)
 
 @attrs.frozen(eq=False)
 class RemovedNodeRoles:
-    """Who plays whom."""
+    """Clients and nodes of the story."""
 
     stage: WorkloadContext
     source: random.Random
@@ -117,7 +117,7 @@ async def _successor(cast: RemovedNodeRoles, operator: Actor) -> None:
 
 
 async def _look_from(cast: RemovedNodeRoles, old: NodeId) -> None:
-    """Ask the client of the directory that was given up for the tail, again and again. It may have none."""
+    """Ask the client of the given-up directory for the tail, again and again. It may have none."""
     log, process = cast.cluster.products[old].virtual_log, cast.cluster.machines[old].process
     assert log is not None
     assert process is not None
@@ -134,7 +134,7 @@ async def _look_from(cast: RemovedNodeRoles, old: NodeId) -> None:
 
 
 async def _or_unavailable(work: Awaitable[Tail]) -> Tail:
-    """That it is refused is what should happen, and no error of the log."""
+    """Turn a refusal, which should happen and is no error of the log, into UnavailableError."""
     try:
         return await work
     except VirtualLogError as error:
@@ -159,7 +159,8 @@ async def _expected(cast: RemovedNodeRoles, operator: Actor) -> None:
 
 
 async def _removed(cast: RemovedNodeRoles, operator: Actor) -> None:
-    """Nothing is on it. It reaches everybody, and is told nothing: its client may look, and change nothing."""
+    """Scenario with an empty removed node. It reaches all others, and gets no updates: its client
+    may look, and change nothing."""
     cluster, old = cast.cluster, cast.given_up
     _cut(cluster.world, old, [node for node in (*cluster.nodes, _OPERATOR) if node != old])
     version = (await operator.client.log.view.refresh()).version
@@ -202,7 +203,7 @@ async def _replace(cast: RemovedNodeRoles, client: Client, address: str, *, forc
 
 
 async def _extend(cast: RemovedNodeRoles, operator: Actor, servers: Sequence[NodeId]) -> bool:
-    """Whether the log goes on on these, in the order of the sequencer."""
+    """Extend the log on these servers and sequencer; returns True on success."""
     settings = {"sequencer": str(cast.sequencer)}
     if servers:
         settings["servers"] = ",".join(map(str, sorted(servers)))

@@ -40,15 +40,15 @@ _OPERATOR, _NEXT, _LAST = (NodeId(number) for number in range(2001, 2004))
 
 @attrs.frozen(eq=False)
 class ReplacedNodeRoles:
-    """Who plays whom."""
+    """Clients and nodes of the story."""
 
     stage: WorkloadContext
     source: random.Random
     replaced: NodeId
     sequencer: NodeId
-    """Has talked to the former directory all the while."""
+    """Sequencer, which has talked to the former directory all the while."""
     late: NodeId
-    """Has no copy of what comes last."""
+    """Server without a copy of the last entries."""
 
 
 async def _story(world: World) -> None:
@@ -75,7 +75,7 @@ async def _story(world: World) -> None:
 
 
 async def _extended(cast: ReplacedNodeRoles, operator: Actor) -> bool:
-    """Whether the log goes on on all three, in the order of the sequencer."""
+    """Extend the log on all three servers with this sequencer; returns True on success."""
     settings = {"servers": "1,2,3", "sequencer": str(cast.sequencer)}
     asked = ExtendChange("native", f"sequencer={cast.sequencer}")
     with trio.move_on_after(STEP_NEXTS):
@@ -94,7 +94,8 @@ def _failed(cast: ReplacedNodeRoles, message: str) -> bool:
 
 
 async def _usurp(cast: ReplacedNodeRoles, client: Client) -> bool:
-    """Whether a new directory, on another machine, has taken the place of the one that lives."""
+    """Give the place of the live directory to a new one, on another machine; returns True on
+    success."""
     cluster, world, node = cast.stage.cluster, cast.stage.cluster.world, cast.replaced
     assert isinstance(world.transport, Streams)
     old = (await client.log.view.refresh()).nodes[node].store_id
@@ -113,7 +114,7 @@ async def _usurp(cast: ReplacedNodeRoles, client: Client) -> bool:
 
 
 async def _store_id(client: Client, node: NodeId) -> bytes:
-    """Of the directory that the register names; empty also if it cannot be read."""
+    """Store id of the directory that the register names; empty also if it cannot be read."""
     with suppress(VirtualLogError):
         return (await client.log.view.refresh()).nodes[node].store_id
     return b""

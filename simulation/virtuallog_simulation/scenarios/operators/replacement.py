@@ -8,9 +8,10 @@ that recovers. Which of the three has the hole, and which are replaced, is drawn
     unseen      one disk is lost and the operator does not know yet; another one stops for a moment, and is asked about first
     recovering  a paxos replica has lost its store and recovers; another one stops
 
-What an operator is told is believed: a directory that was given up is gone, whatever was on it; one that was refused starts again.
-Then all servers come back, what was replaced is completed, and the second server is replaced after all, which must not be refused
-any more. All that was acknowledged is read, with one server of each group down.
+Answers are believed: a directory that was given up is gone, whatever was on it; one that was
+refused starts again. Then all servers come back, the replaced one is completed, and the second
+server is replaced after all, which must not be refused any more. All that was acknowledged is read,
+with one server of each group down.
 
 docs/operating.md, "Add, replace, drain"; server/virtuallog_server/membership/replace.py.
 """
@@ -41,12 +42,8 @@ from virtuallog_simulation.checks.history.log import LOG_CHECKS
 from virtuallog_simulation.checks.history.loglet import LOGLET_CHECKS
 from virtuallog_simulation.scenarios.cluster.disk_loss import cut
 from virtuallog_simulation.scenarios.loglet.native import provider
-from virtuallog_simulation.scenarios.operators.concurrent_operators import (
-    OperatorsContext,
-    check_replaced,
-    get,
-    read_all,
-)
+from virtuallog_simulation.scenarios.operators.final_checks import get, read_all
+from virtuallog_simulation.scenarios.operators.operator import OperatorsContext, check_replaced
 from virtuallog_simulation.workload.actor import Actor, WorkloadContext, attempt
 from virtuallog_simulation.workload.plan import WorkloadPlan
 from virtuallog_simulation.world.cluster import Client, Cluster, ClusterPlan
@@ -56,7 +53,7 @@ from virtuallog_simulation.world.transport import CALLS
 from virtuallog_simulation.world.world import World
 
 HOLE_SECONDS: Final = 2.5
-"""Until a server that was cut off is left behind by its sequencer."""
+"""Seconds until a server that was cut off is left behind by its sequencer."""
 ASK_SECONDS: Final = 3.0
 ANSWER_SECONDS: Final = 15.0
 FINISH_SECONDS: Final = 40.0
@@ -67,7 +64,7 @@ _KINDS: Final = ("native", "native", "striped", "paxos")
 
 @attrs.frozen(eq=False)
 class ReplacementRoles:
-    """Who plays whom, among the three servers of one group."""
+    """Parts of the three servers of one group."""
 
     scene: OperatorsContext
     actor: Actor
@@ -201,7 +198,7 @@ async def _unseen(cast: ReplacementRoles) -> None:
 
 
 async def _recovering(cast: ReplacementRoles) -> None:
-    """The replica reaches nobody that could help it, but the node that is asked."""
+    """Cut the replica off from all that could help it, but the node that is asked."""
     first, second, via = cast.machine(cast.first), cast.machine(cast.second), cast.source.choice(cast.vias[-2:])
     first.crash()
     first.lose(STORE)
@@ -214,7 +211,8 @@ async def _recovering(cast: ReplacementRoles) -> None:
 
 
 async def _replace(cast: ReplacementRoles, client: Client, node: NodeId, via: NodeId, lost: bool = False) -> bool:
-    """Ask, and believe it: a directory that is given up is gone. One that is not starts again, unless its disk is lost."""
+    """Ask for a replacement and believe the answer: a directory that is given up is gone. One that
+    is not starts again, unless its disk is lost."""
     scene, machine = cast.scene, cast.machine(node)
     if lost:
         machine.wipe()
@@ -257,7 +255,7 @@ async def _ask(client: Client, via: NodeId, request: ReplaceNode) -> Progress | 
 
 
 async def _finish(cast: ReplacementRoles) -> bool:
-    """Everything is there again, and what was replaced has its copies. Then nothing stands against replacing one more."""
+    """Bring everything back and complete the replacement. Then nothing prevents replacing one more."""
     scene = cast.scene
     scene.world.network.heal()
     for machine in scene.cluster.machines.values():
@@ -327,7 +325,7 @@ async def _complete(cast: ReplacementRoles, node: NodeId) -> bool:
 
 
 async def _read_without_one(cast: ReplacementRoles) -> None:
-    """Of each group. The log goes on."""
+    """Read with one server of each group down. The log goes on."""
     scene = cast.scene
     down = [scene.source.choice(group) for group in cast.groups]
     for node in down:
@@ -339,7 +337,7 @@ async def _read_without_one(cast: ReplacementRoles) -> None:
 
 
 async def _extend_and_append(actor: Actor) -> None:
-    """The sequencer may be down, and nobody heals."""
+    """Extend and append: the sequencer may be down, and healing is off."""
     await actor.change(ExtendChange("native", ""), actor.client.log.reconfig_extend("native"))
     await actor.append()
 
@@ -350,7 +348,7 @@ SHAPES: Final = (
     "refuse a replacement",
     "replace a node",
 )
-"""What its runs must have brought about."""
+"""Shapes that its runs must have brought about."""
 
 REPLACED: Final = Scenario(
     name="replaced",

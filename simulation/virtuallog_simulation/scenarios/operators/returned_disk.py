@@ -3,8 +3,9 @@
 `returned`   what was acknowledged by the new directory and one more node must not be outvoted by the old one
 `unseated`   the same for the register: the old directory must not vote in slots that the new one has voted in
 
-Who could still tell is down at that moment: only the old directory, and a node that was cut off all the while, are there. They
-look like a majority (`server/virtuallog_server/node/join.py`; docs/protocols/metastore.md, "Seats").
+All that know better are down at that moment: only the old directory, and a node that was cut off
+all the while, are there. They look like a majority (`server/virtuallog_server/node/join.py`;
+docs/protocols/metastore.md, "Seats").
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ from virtuallog_simulation.world.transport import CALLS, STREAMS
 from virtuallog_simulation.world.world import World
 
 REPLACE_SECONDS: Final = 60.0
-"""Until a replacement is complete, with deaths of nodes that do the work."""
+"""Seconds until a replacement is complete, with deaths of nodes that do the work."""
 ASK_SECONDS: Final = 3.0
 WITNESS_SECONDS: Final = 5.0
-"""Enough for a tail, if somebody let it have one."""
+"""Seconds for a tail, if any node returned one."""
 _SETTINGS: Final = VirtualLogSettings(appender=AppenderSettings(give_up=3.0))
 _OPERATOR, _BEFORE, _FIRST, _SECOND, _THIRD, _WITNESS = (NodeId(number) for number in range(2001, 2007))
 """Clients; each number lives once, as it names sources of chance."""
@@ -53,7 +54,7 @@ _OPERATOR, _BEFORE, _FIRST, _SECOND, _THIRD, _WITNESS = (NodeId(number) for numb
 
 @attrs.frozen(eq=False)
 class ReturnedDiskRoles:
-    """Who plays whom."""
+    """Clients and nodes of the story."""
 
     stage: WorkloadContext
     source: random.Random
@@ -138,7 +139,7 @@ def _bring_back(cast: ReturnedDiskRoles, old: Disks) -> Disks:
 
 
 async def _end_well(cast: ReturnedDiskRoles, new: Disks) -> None:
-    """The right disk is back, and so is everybody."""
+    """Bring the right disk and all nodes back, and demand that the log goes on."""
     machines = cast.stage.cluster.machines
     if machines[cast.replaced].running:
         machines[cast.replaced].crash()
@@ -149,7 +150,8 @@ async def _end_well(cast: ReturnedDiskRoles, new: Disks) -> None:
 
 
 async def _returned(cast: ReturnedDiskRoles, old: Disks) -> None:
-    """The witness knows the chain from before, so it asks log servers where the others ask for the register, in vain."""
+    """The witness knows the chain from before, so it asks log servers where the others ask for the
+    register, without success."""
     async with cast.stage.cluster.client("witness", node=_WITNESS) as client:
         witness = Actor(cast.stage, client, client.random, "w")
         await attempt(witness.check_tail())

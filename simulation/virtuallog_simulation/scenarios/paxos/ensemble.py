@@ -1,7 +1,8 @@
-"""What stories about one bare paxos loglet share: its replicas on machines, clients that race, a watch on every store.
+"""Parts of stories about one bare paxos loglet: its replicas on machines, clients that race, a
+watch on every store.
 
-A paxos loglet needs nobody to replace its coordinator: as long as a majority of its replicas lives, appends go on, and that
-is demanded at the end of each story (docs/protocols/paxos.md, "Coordinator").
+A paxos loglet replaces its coordinator by itself: as long as a majority of its replicas lives,
+appends go on. That is demanded at the end of each story (docs/protocols/paxos.md, "Coordinator").
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from virtuallog_simulation.world.world import World
 
 CALM_SECONDS: Final = 60.0
 APPEND_SECONDS: Final = 20.0
-"""After the faults somebody must lead within this time: several elections, each with its pauses, one after the other."""
+"""Seconds after the faults within which a replica must lead: several elections, each with its
+pauses, one after the other."""
 _JUDGE: Final = NodeId(2001)
 _AGITATOR: Final = NodeId(2002)
 _FIRST_CLIENT: Final = 3000
@@ -64,7 +66,7 @@ class PaxosEnsemble:
 
     @property
     def minority(self) -> int:
-        """So many replicas may be lost at once."""
+        """Number of replicas that may be lost at once."""
         return (len(self.nodes) - 1) // 2
 
     def cut(self, node: NodeId, others: Iterable[NodeId]) -> None:
@@ -101,7 +103,8 @@ class PaxosEnsemble:
             await trio.sleep(0.002)
 
     async def agitate(self, source: random.Random, seconds: float, most: int) -> None:
-        """For ever: let up to `most` replicas stand for election at the same moment, with so many seconds in between."""
+        """Until cancelled, let up to `most` replicas stand for election at the same moment, with so
+        many seconds in between."""
         async with self.world.client(_AGITATOR) as environment:
             while True:
                 await trio.sleep(source.expovariate(1.0 / seconds))
@@ -116,7 +119,8 @@ class PaxosEnsemble:
         self.watch.judge()
 
     async def _demand_append(self) -> bool:
-        """By a client that knows nothing; a loglet that is sealed by now only has to say so."""
+        """Demand an append by a client that knows nothing; a sealed loglet only has to refuse it as
+        sealed."""
         world, began = self.world, self.world.now()
         with trio.move_on_after(APPEND_SECONDS) as limit:
             async with world.client(_JUDGE) as environment:
@@ -132,7 +136,7 @@ class PaxosEnsemble:
 
 
 def pin(story: PaxosEnsemble, client: NodeId, *replicas: NodeId) -> None:
-    """The client reaches these replicas only: whom else it is told to ask does not answer."""
+    """Make the client reach these replicas only; all others do not answer it."""
     story.cut(client, [node for node in story.nodes if node not in replicas])
 
 

@@ -1,11 +1,11 @@
 """A replica promises a number to one coordinator, loses its store, recovers, and is asked for the same number by another one.
 
     short   three replicas; the forgetful one is the only one that reaches both others. It recovers from both, and must know by then what
-            it had promised before: nobody else may have the number
+            it had promised before: no other coordinator may have the number
     long    five replicas; its promise is still on its way when it votes again, and so is the question to the one who could have told
-            it: whoever counts that promise hears from another replica that the store is gone
+            it: a coordinator that counts that promise hears from another replica that the store is gone
 
-Who reaches whom is staged, times are drawn (specs: Mesos, section 0, schedule 2 and fix b).
+Reachability is staged, times are drawn (specs: Mesos, section 0, schedule 2 and fix b).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ async def _long(story: PaxosEnsemble, source: random.Random, nodes: Sequence[Nod
 
 
 async def _forget(story: PaxosEnsemble, node: NodeId, source: random.Random) -> None:
-    """Until it votes again, if it can."""
+    """Let the replica lose its store, until it votes again, if it can."""
     machine = story.served.machines[node]
     machine.crash(power=source.random() < 0.5)
     machine.lose(STORE)

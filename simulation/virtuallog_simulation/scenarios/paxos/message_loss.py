@@ -1,8 +1,10 @@
 """Replicas of a paxos loglet that lose half of what they say to each other, while two of them lead; then one loses its power.
 
-A promise reaches one replica and the write behind it another one, so a coordinator that does not know that it has been outbid still writes
-where somebody else's value has been accepted, or hears of decisions about positions where it has another value. Without "accepting
-raises the promise", one value is written over the other; then who knew better dies (specs: Mesos, section 0, schedule 1).
+A promise reaches one replica and the write behind it another one. So a coordinator that does not
+know that it has been outbid still writes where another coordinator's value has been accepted, or
+hears of decisions about positions where it has another value. Without "accepting raises the
+promise", one value is written over the other; then the replica that knew better dies (specs: Mesos,
+section 0, schedule 1).
 """
 
 from __future__ import annotations

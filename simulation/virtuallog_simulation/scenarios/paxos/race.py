@@ -1,7 +1,8 @@
 """One bare paxos loglet: replicas on machines, any of which may lead, and clients that race over it.
 
-`paxos` is the loglet under load and faults. In `duel` there are no faults but a bad network: each appender reaches one
-replica only, and somebody has replicas stand for election at the same moment, so coordinators turn each other out all the time.
+`paxos` is the loglet under load and faults. In `duel` there are no faults but a bad network: each
+appender reaches one replica only, and replicas are made to stand for election at the same moment,
+so coordinators depose each other all the time.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from virtuallog_simulation.world.scenario import Scenario
 from virtuallog_simulation.world.world import World
 
 _PACE: Final = 0.2
-"""Of the faults: an election takes longer than an append, and several fit into a run."""
+"""Pace of the faults: an election takes longer than an append, and several fit into a run."""
 FOUNDING_SECONDS: Final = 0.1
 """A store that is not founded when its node dies for the first time counts as lost, as far as the node can know."""
 RACE_SECONDS: Final = 15.0
-"""Who is turned out of the lead again and again may not get far."""
+"""Seconds of a race: a coordinator that is deposed again and again may not get far."""
 _FIRST_APPENDER: Final = 1001
 _AWAY: Final = 0.4
 """Share of the runs in which a replica misses a trim in the end."""
@@ -54,7 +55,8 @@ async def _paxos(world: World) -> None:
 
 
 async def _trim_without(story: PaxosEnsemble, source: random.Random) -> None:
-    """A replica is away while batches are decided and trimmed, comes back, and stands for election: it must learn that they are gone."""
+    """Trim while a replica is away. It comes back after batches are decided and trimmed, and stands
+    for election: it must learn that they are gone."""
     machines = story.served.machines
     dead = [node for node, machine in machines.items() if not machine.running]
     away = source.choice(dead or story.nodes)

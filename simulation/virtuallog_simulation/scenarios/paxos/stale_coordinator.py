@@ -1,4 +1,5 @@
-"""A coordinator of a paxos loglet that leads no longer and has not heard so, and what it tells without writing.
+"""A deposed coordinator of a paxos loglet that has not heard of it, and its answers that need no
+write.
 
 `a` leads, and its links to the other replicas break, in both directions or in one. `b` is elected by the others, and its batches are acknowledged. Then clients
 that reach `a` alone ask for what needs no write: the condition of a batch may have failed, or its predecessor may be missing.
@@ -83,7 +84,7 @@ async def _bid(session: bytes, expected: LogletOffset, loglet: Loglet) -> None:
 
 
 async def _go_on(sequence: int, loglet: Loglet) -> None:
-    """With the session of the rival, in the middle or behind its end."""
+    """Go on with the session of the rival, in the middle or behind its end."""
     batch = Batch.build(SessionId(bytes([_RIVAL]) * 16), sequence, [b"%d.%d" % (_RIVAL, sequence)])
     await loglet.append(batch, opens=False)
 

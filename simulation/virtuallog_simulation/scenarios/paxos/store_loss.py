@@ -4,7 +4,7 @@ Half of the runs are *bridged*: the replicas on two sides reach each other only 
 forgets. Both sides have clients, so each elects its coordinator with the help of the forgetful one; what it had promised to
 one side before it forgot, it must not promise to the other (specs: Mesos, section 0, schedules 1 and 2).
 
-Never is a majority without its store: a replica is lost only when all others vote.
+A majority always has its store: a replica is lost only when all others vote.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ async def _all_vote(story: PaxosEnsemble) -> bool:
     world, began = story.world, story.world.now()
     with trio.move_on_after(VOTING_SECONDS) as limit:
         while story.watch.ledger.recovering:
-            await story.race.look()  # a replica is made when somebody asks for it
+            await story.race.look()  # a replica is made at the first request for it
             await trio.sleep(0.05)
     world.demanded("all replicas vote", world.now() - began)
     if limit.cancelled_caught:

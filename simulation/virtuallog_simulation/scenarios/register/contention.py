@@ -30,7 +30,7 @@ from virtuallog_simulation.world.world import World
 _MEMBERS: Final = tuple(NodeId(number) for number in range(1, 4))
 _PLAYERS: Final = 4
 _LIVES: Final = 6
-"""Of each player, one after the other."""
+"""Lives of each player, one after the other."""
 _LIFE_SECONDS: Final = 2.0
 CALM_SECONDS: Final = 30.0
 

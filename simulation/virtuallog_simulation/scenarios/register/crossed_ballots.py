@@ -1,8 +1,9 @@
 """Two ballots of one slot of the MetaStore that cross: the lower one got to one member only, the higher one is on its way
 to the two others, and clients read, each by another majority, over slow links.
 
-A reader that takes the first one's value for decided, or a proposer that adopts it although it has seen the second one,
-ends with two values (Paxos Made Simple, section 2.2). The proposers are cores whose letters are delivered by hand.
+A reader that takes the first one's value for decided, or a proposer that adopts it although it has
+seen the second one, ends with two values (Paxos Made Simple, section 2.2). The proposers are cores
+whose messages are delivered by hand.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ async def _propose(
     promises: Sequence[NodeId],
     votes: Sequence[NodeId],
 ) -> None:
-    """Phase 1 with these members, phase 2 with those: nobody else gets a letter."""
+    """Run phase 1 with some members and phase 2 with others: no other member gets a message."""
     candidate.open(world)
     for phase in (promises, votes):
         started = [effect for effect in candidate.core.start() if isinstance(effect, Send)]

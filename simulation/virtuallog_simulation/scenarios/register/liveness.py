@@ -1,4 +1,4 @@
-"""Liveness of the MetaStore: with all faults gone, somebody who comes anew gets a put decided."""
+"""Liveness of the MetaStore: with all faults gone, a new client gets a put decided."""
 
 from __future__ import annotations
 

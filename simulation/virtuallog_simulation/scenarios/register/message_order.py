@@ -1,5 +1,6 @@
-"""One slot of the MetaStore, letter by letter: proposers whose messages arrive in any order, or never, while acceptors
-lose their power between any two of them; clients read, each by another majority.
+"""One slot of the MetaStore, message by message: proposers whose messages arrive in any order, or
+never, while acceptors lose their power between any two of them; clients read, each by another
+majority.
 
 The proposers are the product's cores and the acceptors its services; only the post is the story's own. So a few dozen
 steps get into corners of Paxos (Paxos Made Simple, section 2.2) that a network with timeouts hardly ever finds: a

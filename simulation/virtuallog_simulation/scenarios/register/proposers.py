@@ -1,4 +1,5 @@
-"""Proposers of the first slot of the MetaStore whose letters a story delivers itself, and clients that read."""
+"""Proposers of the first slot of the MetaStore whose messages a story delivers itself, and clients
+that read."""
 
 from __future__ import annotations
 
@@ -37,23 +38,23 @@ class ScriptedProposer:
         return cls(Proposer(_BASIS, ballot, own), RegisterPut(1, value, number))
 
     def open(self, world: World) -> None:
-        """Until somebody counts its votes the put is a maybe."""
+        """Begin a put, whose outcome is unknown until its votes are counted."""
         with suppress(_LostError), world.history.record(f"candidate {self.put.attempt}", self.put):
             raise _LostError
 
     def tell(self, world: World, decision: Decision) -> None:
-        """It has counted a majority: that is decided, for ever."""
+        """Record that a majority was counted: the put is decided, for ever."""
         proposal = decision.proposal
         put = RegisterPut(decision.version, proposal.value, proposal.attempt)
         world.history.observed(f"candidate {self.put.attempt}", put, decision.version)
 
 
 class _LostError(Exception):
-    """Nobody was told."""
+    """The proposer died without an answer."""
 
 
 async def serve(environment: NodeEnvironment) -> Handlers:
-    """What the machine of a member runs."""
+    """Program of the machine of a member."""
     return await PaxosProvider().serve(MEMBERS, environment)
 
 

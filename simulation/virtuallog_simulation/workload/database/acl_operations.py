@@ -1,7 +1,9 @@
-"""What clients with rights do in a run: log in, well or not; use znodes that may be theirs; change ACLs; live with quotas.
+"""Acts of clients with rights: log in, rightly or wrongly; use znodes; change ACLs; live with
+quotas.
 
-Each client introduces itself on each connection before it asks anything else, so what its watches may tell is known. All use the same few
-znodes, whose ACLs are drawn again and again; the super user opens what has been closed to all.
+Each client introduces itself on each connection before any other request, so what its watches may
+report is known. All use the same few znodes, whose ACLs are drawn again and again; the super user
+reopens what has been closed to all.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ LIMITED: Final = "/q"
 IN_QUOTA: Final = tuple(f"{LIMITED}/{name}" for name in "abcde")
 DEEPER: Final = f"{LIMITED}/a"
 WATCHED: Final = "/w"
-"""Of watches that stay; those of this path and what is below are of no other kind."""
+"""Path of watches that stay; watches of this path and below are of no other kind."""
 BELOW: Final = (WATCHED, f"{WATCHED}/x", f"{WATCHED}/y")
 QUOTA: Final = "/zookeeper/quota"
 FOUNDED: Final = (*OPEN, LIMITED, WATCHED, f"{QUOTA}{LIMITED}")
@@ -61,7 +63,8 @@ USERS: Final = {"sam": "sam-pw", "sue": "sue-pw"}
 CREDENTIALS: Final = (b"ann:1", b"bob:2")
 AWAY: Final = 0.5
 AWAY_SECONDS: Final = (0.1, 0.8)
-"""Between two connections, in half of the cases: what is missed meanwhile is to be told, or not."""
+"""Seconds between two connections, in half of the cases: what is missed meanwhile is reported, or
+not."""
 NETWORKS: Final = ("127.0.0.1", "127.0.0.0/8", "10.0.0.0/8", "127.0.0.2")
 
 SHAPES: Final = (
@@ -70,7 +73,7 @@ SHAPES: Final = (
     "multi-reads", "NO_AUTH", "QUOTA_EXCEEDED", "INVALID_ACL", "SASL_REQUIRED", "AUTH_FAILED", "NOT_READ_ONLY", "NO_WATCHER",
     "BAD_VERSION", "read-only connections",
 )  # fmt: skip
-"""What is counted."""
+"""Names under which shapes are counted."""
 _ERRORS: Final = {
     -102: "NO_AUTH", -125: "QUOTA_EXCEEDED", -114: "INVALID_ACL", -124: "SASL_REQUIRED", -115: "AUTH_FAILED",
     -119: "NOT_READ_ONLY", -121: "NO_WATCHER", -103: "BAD_VERSION",
@@ -84,9 +87,9 @@ class AclActor:
     client: DatabaseClient
     random: random.Random
     credentials: tuple[bytes, ...]
-    """Of scheme digest."""
+    """Credentials of scheme digest."""
     user: str
-    """Of SASL; empty: none."""
+    """User of SASL; empty if there is none."""
     others: Callable[[], Sequence[DatabaseClient]]
     """All clients of the run."""
     count: Callable[[str], None]
@@ -99,7 +102,7 @@ class AclActor:
         return SUPER in self.credentials
 
     async def perform(self) -> None:
-        """Until cancelled."""
+        """Perform acts until cancelled."""
         while True:
             async with self.client.connection() as connection:
                 if connection.granted.read_only:
@@ -113,7 +116,7 @@ class AclActor:
                 await trio.sleep(self.random.uniform(*AWAY_SECONDS))
 
     async def _introduce(self, connection: Connection) -> bool:
-        """Whether the connection is of use then."""
+        """Introduce the client; returns True if the connection is usable then."""
         if self.random.random() < 0.03:
             await self._ask(connection, self._read())  # before any login
         if self.user and not await self._login(connection):
@@ -230,7 +233,8 @@ class AclActor:
         return True
 
     async def intrude(self, connection: Connection) -> bool:
-        """Ask for the session of another client with a wrong password, as the id of a session is no secret."""
+        """Claim the session of another client with a wrong password, as the id of a session is no
+        secret."""
         victim = self.random.choice(self.others())
         if not victim.session or victim is self.client:
             return True
@@ -326,7 +330,7 @@ class AclActor:
         return self.random.choice((-1, -1, -1, 0, 1))
 
     def _data(self) -> bytes:
-        """Never used before."""
+        """Data never used before."""
         self._written += 1
         return f"{self.client.name}.{self._written}".encode().ljust(self.random.choice((1, 8, 12)), b".")
 

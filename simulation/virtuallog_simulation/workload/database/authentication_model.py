@@ -1,8 +1,10 @@
-"""What each connection of a client had proved when it asked for something, by the rules and not by what servers say.      Pure.
+"""Model of the identities that each connection of a client had proved at each request, by the rules
+and not by what servers say.
 
-A connection has its address from the start. `auth` with scheme digest adds the user with the hash of what was sent, whatever that is; it adds the
-super user if that is the digest the settings name. A SASL login adds a user if the password was right. Both belong to the connection
-and count for what is asked behind them.
+A connection has its address from the start. `auth` with scheme digest adds the user with the hash
+of the sent text, valid or not; it adds the super user if that is the digest the settings name. A
+SASL login adds a user if the password was right. Both belong to the connection and count for the
+requests behind them.
 """
 
 from __future__ import annotations
@@ -24,19 +26,19 @@ from virtuallog_simulation.workload.database.requests import Asked, Auth, Close,
 ADDRESS: Final = Identity("ip", "127.0.0.1")
 SUPER: Final = Identity("super", "")
 BEFORE_LOGIN: Final = (Auth, Login, Ping, Close)
-"""What may be asked before a login where one is a duty."""
+"""Requests that are allowed before a required login."""
 
 
 @attrs.frozen
 class ProvenIdentities:
-    """Of one connection at one moment."""
+    """Identities of one connection at one moment."""
 
     identities: tuple[Identity, ...] = (ADDRESS,)
     is_logged_in: bool = True
     """Or need not be."""
     is_read_only: bool = False
     has_failed: bool = False
-    """It has shown a wrong credential: it is to be closed."""
+    """True if it has shown a wrong credential: it is to be closed."""
     is_challenged: bool = False
     """The first token of a SASL exchange was sent."""
 
@@ -49,7 +51,7 @@ def rules(history: History) -> Rules:
 
 @once
 def standings(history: History) -> Mapping[int, tuple[ProvenIdentities, ProvenIdentities]]:
-    """By the number of each request: before it and behind it."""
+    """Identities before and after each request, by the number of the request."""
     return dict(_standings(history))
 
 
@@ -99,7 +101,7 @@ def digest_of(credential: str) -> str:
 
 
 def refusal(request: object, before: ProvenIdentities, after: ProvenIdentities, *, is_write: bool) -> Error | None:
-    """What the server must answer before it looks at the tree; None: nothing of that kind."""
+    """Refusal that the server must give before it looks at the tree; None if there is none."""
     if not before.is_logged_in and not isinstance(request, BEFORE_LOGIN):
         return Error.SASL_REQUIRED
     if isinstance(request, Auth | Login):

@@ -1,6 +1,8 @@
-"""One connection of a client to a server of a Zelos: requests, pipelined; answers and events, in the order in which they come.
+"""One connection of a client to a server of the database: pipelined requests, and answers and
+events in the order of arrival.
 
-Everything stands in the history at the moment at which it was read from the stream, not when somebody got round to it.
+Everything is in the history at the moment at which it was read from the stream, not when a task got
+round to it.
 """
 
 from __future__ import annotations
@@ -74,7 +76,7 @@ class Connection:
             return pending.answer
 
     async def send(self) -> None:
-        """Write what is asked, whatever has gathered in one go."""
+        """Write requests, all that have gathered at once."""
         while True:
             await self._wanted.wait()
             self._wanted = trio.Event()
@@ -82,7 +84,8 @@ class Connection:
             await self.stream.send_all(bytes(sent))
 
     async def receive(self, frames: AsyncIterator[bytes]) -> None:
-        """Read answers and events until either side ends. What comes after a send has failed concerns nobody: who waited has been told."""
+        """Read answers and events until either side ends. After a failed send the rest is ignored:
+        the waiting callers have got their error."""
         async for frame in frames:
             if self.is_open:
                 self._take(Reader(frame))
@@ -107,7 +110,7 @@ class Connection:
         pending.settled.set()
 
     def close(self) -> None:
-        """Whoever waits for an answer gets none."""
+        """Close the connection; waiting callers get no answer."""
         self.is_open = False
         for pending in self._pending:
             pending.settled.set()
@@ -121,7 +124,7 @@ async def connected(
     """A connection, after its handshake, until the context ends. It may break before; then `is_open` is False.
 
     Raises:
-        UnavailableError: nobody answered, or the server did not take us.
+        UnavailableError: no server answered, or it refused the session.
     """
     stream = await _in_time(patience, lambda: _dialled(dial))
     try:
@@ -143,7 +146,7 @@ async def connected(
 
 
 async def _guarded(connection: Connection, work: Callable[[], Awaitable[None]]) -> None:
-    """A broken stream ends the connection, and whoever waits on it."""
+    """Turn a broken stream into the end of the connection and of all that wait on it."""
     try:
         await work()
     except (trio.BrokenResourceError, trio.ClosedResourceError):

@@ -1,8 +1,9 @@
-"""A program that holds a replica of a Zelos, in the process of a server: it reads linearizably, and asks of the engines what operators ask.
+"""A program that holds a replica of the database in the process of a server: it reads linearizably,
+and calls the engines as operators do.
 
-Reads go through the Python API (`virtuallog_database.client`). Holds and timers go to the engines themselves: what an RPC adds to
-them is told elsewhere (tests/server/database). A life of the process has one of these; with the process its holds are forgotten,
-and end by themselves.
+Reads go through the Python API (`virtuallog_database.client`). Holds and timers go to the engines
+themselves; tests/server/database covers what an RPC adds to them. A life of the process has one of
+these; with the process its holds are forgotten, and end by themselves.
 """
 
 from __future__ import annotations
@@ -37,21 +38,21 @@ HELD: Final = "holds placed"
 RELEASED: Final = "holds released"
 TIMERS: Final = "timers set"
 INSIDE: Final = (STRONG_READS, READS_OF_A_HOLDER, READS_BESIDE_A_HOLDER, HELD, RELEASED, TIMERS)
-"""What is counted, and must have come about in a set of seeds."""
+"""Names of shapes that are counted and demanded of a set of seeds."""
 
 
 @attrs.frozen(kw_only=True)
 class EmbeddedClientPace:
-    """How often a program does what."""
+    """Frequency of a program's acts."""
 
     pause_seconds: float = 0.3
     """Mean, between two acts."""
     patience_seconds: float = 5.0
-    """With one act."""
+    """Seconds that one act may take."""
     weights: tuple[float, float, float] = (10, 1, 1)
-    """Of reads, holds and timers."""
+    """Weights of reads, holds and timers."""
     paths: tuple[str, ...] = (*PLAIN, *PLAIN, *PARENTS, *INNER)
-    """That are read."""
+    """Paths that are read."""
 
 
 @attrs.frozen
@@ -87,7 +88,7 @@ class SetTimer:
 
 @attrs.define(eq=False)
 class EmbeddedClient:
-    """See above."""
+    """A client inside the process of a replica."""
 
     who: str
     history: History
@@ -105,12 +106,12 @@ class EmbeddedClient:
         self._access = DatabaseHandle(clock=self.clock, random=self.random)
 
     def begin(self, life: ReplicaIncarnation) -> None:
-        """Told of each life of the replica."""
+        """Called with each life of the replica."""
         self._life = life
         self._access.begin(life.database)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Act until cancelled."""
         while True:
             await self.clock.sleep(self.random.expovariate(1 / self.manner.pause_seconds))
             if self._life is not None:

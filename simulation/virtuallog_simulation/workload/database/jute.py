@@ -1,7 +1,7 @@
-"""Jute as clients of a Zelos write and read it.                                                                   Pure.
+"""Jute encoding as clients of the database write and read it.
 
-Written from the protocol's description, and not shared with the server: a codec that both sides have in common agrees with
-itself, whatever it does.
+Written from the protocol's description, and not shared with the server: a codec that both sides
+share agrees with itself, right or wrong.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Writer:
         return self
 
     def frame(self) -> bytes:
-        """All of it, with its length before it."""
+        """Complete frame, with its length before it."""
         return len(self.content).to_bytes(4, "big") + self.content
 
 

@@ -1,4 +1,5 @@
-"""What clients of a Zelos do in a run: change and read few znodes, many at once, with watches; come, go, and come back.
+"""Acts of database clients: change and read few znodes, many at once, with watches; connect, leave
+and come back.
 
 An act is some requests on one connection. Whether the outcome is known, the history says; clients go on in any case. Standard
 watches are set below `PLAIN`; below `STAYING` and `BELOW` are those that stay, so that a path never has both.
@@ -49,10 +50,10 @@ SHAPES: Final = (
     "watches set again", "requests in flight together", "transactions", "sessions closed", "sessions left",
     "connections changed",
 )  # fmt: skip
-"""What is counted, and must have come about in a set of seeds."""
+"""Names of shapes that are counted and demanded of a set of seeds."""
 STAYING_PAUSE_SECONDS: Final = 1.0
 PREFIX: Final = "zelos "
-"""Of what is counted."""
+"""Prefix of the counters."""
 
 
 @attrs.define(eq=False)
@@ -65,10 +66,10 @@ class DatabaseActor:
     pause_seconds: float
     """Mean, between two acts."""
     count: Callable[[str], None]
-    """Told of what was reached."""
+    """Called with each shape that was reached."""
     _written: int = attrs.field(default=0, init=False)
     _watching: dict[type, set[str]] = attrs.field(factory=dict, init=False)
-    """What the present connection watches, as far as this client has to know."""
+    """Watches of the present connection, as far as this client has to know."""
 
     async def perform(self) -> None:
         """All acts, over as many connections as it takes; then the last session is left."""
@@ -77,8 +78,8 @@ class DatabaseActor:
                 await self._live(connection)
 
     async def stay(self, answered: Callable[[], None]) -> None:
-        """Keep a session alive for ever, with a read now and then: nobody may expire it. `answered` is called once, when a server
-        has carried out a sync, which takes the log."""
+        """Keep a session alive for ever, with a read now and then; no server may expire it.
+        `answered` is called once, when a server has carried out a sync, which takes the log."""
         is_new = True
         while True:
             async with self.client.connection() as connection:
@@ -102,7 +103,7 @@ class DatabaseActor:
                 return
 
     async def _come_back(self, connection: Connection, before: dict[type, set[str]]) -> None:
-        """With the watches that the former connection had."""
+        """Reconnect with the watches of the former connection."""
         data, exist, child = (tuple(sorted(before.get(kind, ()))) for kind in (GetData, Exists, GetChildren))
         request = SetWatches(self.client.seen, data, exist, child)
         self._watching = {GetData: set(data), Exists: set(exist), GetChildren: set(child)}
@@ -129,7 +130,7 @@ class DatabaseActor:
         return True
 
     async def strong_read(self, connection: Connection) -> bool:
-        """What was completed before is seen."""
+        """Read linearizably: everything completed before is seen."""
         await self._all(connection, [Sync(), self._read()])
         return True
 
@@ -171,7 +172,7 @@ class DatabaseActor:
         return False
 
     async def move(self, connection: Connection) -> bool:
-        """To another connection."""
+        """Move to another connection."""
         self.count("connections changed")
         return False
 
@@ -217,7 +218,7 @@ class DatabaseActor:
         return self.random.choice((-1, -1, -1, 0, 1))
 
     def _data(self) -> bytes:
-        """Never used before."""
+        """Data never used before."""
         self._written += 1
         return f"{self.client.name}.{self._written}".encode()
 
@@ -233,7 +234,7 @@ class DatabaseActor:
         await self._attempt(connection, request)
 
     async def _attempt(self, connection: Connection, request: Request) -> bool:
-        """Whether there was an answer. Errors are in the history."""
+        """Perform an act; returns True if there was an answer. Errors are in the history."""
         if isinstance(request, Exists | GetData | GetChildren) and request.watch:
             self._watching.setdefault(type(request), set()).add(request.path)
         try:

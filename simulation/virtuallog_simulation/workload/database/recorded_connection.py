@@ -19,7 +19,7 @@ from virtuallog_database.tree.results import ChangeKind
 from virtuallog_simulation.workload.database.jute import Reader, Writer
 
 ANSWER_SECONDS: Final = 2.5
-"""That a client waits for an answer; then it leaves the connection."""
+"""Seconds that a client waits for an answer; then it leaves the connection."""
 _EVENT_XID: Final = -1
 
 
@@ -67,7 +67,7 @@ class Write:
 
 @attrs.frozen
 class Ping:
-    """Asks nothing."""
+    """A request without content."""
 
 
 Request: TypeAlias = Watch | Restore | Login | Ephemerals | Write | Ping
@@ -82,7 +82,7 @@ class Reply:
     zxid: int
     error: int
     names: tuple[str, ...] = ()
-    """Of `Ephemerals`."""
+    """Names in the answer to `Ephemerals`."""
 
 
 @attrs.frozen
@@ -96,7 +96,7 @@ class ReceivedEvent:
 
 @attrs.frozen(kw_only=True)
 class Claim:
-    """What the client said in its handshake."""
+    """Contents of a client's handshake."""
 
     server: int
     host: str
@@ -114,7 +114,7 @@ class RecordedConnection:
     stream: trio.abc.Stream
     opened: float
     history: History = attrs.field(repr=False)
-    """Of what is asked, for the timeline of a failing run."""
+    """History of requests, for the timeline of a failing run."""
     session: int = 0
     """0: refused."""
     password: bytes = b""
@@ -124,7 +124,7 @@ class RecordedConnection:
     """The server serves it in read-only mode."""
     frames: list[Reply | ReceivedEvent] = attrs.field(factory=list)
     ended: float | None = None
-    """When the client noticed that the server had closed it."""
+    """Time at which the client noticed that the server had closed it."""
     _received: bytearray = attrs.field(factory=bytearray)
     _xid: int = 0
 
@@ -175,7 +175,7 @@ class RecordedConnection:
         raise UnavailableError("no answer")
 
     def _take(self, body: Reader, request: Request) -> bool:
-        """Whether it is the answer."""
+        """Handle a frame; returns True if it is the answer."""
         xid, zxid, error = body.int32(), body.int64(), body.int32()
         if xid == _EVENT_XID:
             kind = ChangeKind(body.int32())

@@ -1,4 +1,4 @@
-"""What clients of a Zelos ask and hear, as it stands in a history.                                                Pure.
+"""Requests, answers and events of database clients, as they are in a history.
 
 A connection is the unit: its requests are answered in order, and its events come in between. So each action names the
 connection, and the order in which its answers and events stand in the history is the order in which they came.
@@ -53,7 +53,7 @@ class GetChildren:
 
 @attrs.frozen
 class Sync:
-    """Answer: None, once this server has everything that was acknowledged to anybody before."""
+    """Answer: None, once this server has everything that was acknowledged to any client before."""
 
     path: str = "/"
 
@@ -73,7 +73,8 @@ class AddWatch:
 
 @attrs.frozen
 class SetWatches:
-    """After a reconnect: those that the former connection had, and what it had seen. What has changed since is told at once."""
+    """Sent after a reconnect: the watches of the former connection, and the last zxid it had seen.
+    Changes since then are reported at once."""
 
     since: int
     data: tuple[str, ...] = ()
@@ -93,7 +94,7 @@ class CheckWatches:
 
 @attrs.frozen
 class RemoveWatches:
-    """The same, and they are gone then."""
+    """Like `CheckWatches`, and removes them."""
 
     path: str
     kind: int
@@ -141,7 +142,7 @@ class Login:
 
     user: str
     password: str = attrs.field(repr=False)
-    """That the second token proves."""
+    """Password that the second token proves."""
     token: bytes = attrs.field(repr=False)
 
 
@@ -205,7 +206,7 @@ class Connect:
 
 @attrs.frozen
 class Granted:
-    """What the server answered."""
+    """Session parameters in the server's answer."""
 
     session: int
     """0: the session that was asked for is gone."""

@@ -1,9 +1,9 @@
-"""A client of a Zelos with one session at a time: it connects to any server, comes back after a break, and starts anew when its
-session is gone.
+"""A client of the database with one session at a time: it connects to any server, comes back after
+a break, and starts anew when its session is gone.
 
     new session --connection breaks--> the same session, another server --refused--> new session ...
 
-What a client may conclude from a broken connection is nothing: what it had asked for has happened, or will, or not.
+A broken connection proves nothing: the request has happened, or will, or never does.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ HANDSHAKE_SECONDS: Final = 3.0
 """A server that has not answered by then is left, as by ZooKeeper's clients."""
 RETRY_SECONDS: Final = 0.2
 _PINGS: Final = 3
-"""In one timeout, as ZooKeeper's clients do it."""
+"""Pings in one timeout, as ZooKeeper's clients send them."""
 _SILENCE: Final = 2 / 3
-"""Of the timeout: without an answer for so long a client leaves."""
+"""Share of the timeout without an answer after which a client leaves."""
 
 
 @attrs.define(eq=False)
 class DatabaseClient:
-    """See above. For one task."""
+    """A database client with one session. Used by one task."""
 
     name: str
     history: History
@@ -55,7 +55,7 @@ class DatabaseClient:
     async def connection(self) -> AsyncIterator[Connection]:
         """A connection to some server, in the session if there is one, and pinged; tries until it has one.
 
-        While inside, whoever asks hears UnavailableError once the connection is gone.
+        While inside, waiting callers get UnavailableError once the connection is gone.
         """
         while True:
             dial = self.random.choice(self.servers)
@@ -86,7 +86,7 @@ class DatabaseClient:
 
 
 async def _ping(connection: Connection) -> None:
-    """Until the connection is gone; one that has been silent for too long is."""
+    """Ping until the connection is gone; end one that has been silent for too long."""
     timeout = connection.granted.timeout_ms / 1000
     while connection.is_open:
         await trio.sleep(timeout / _PINGS)

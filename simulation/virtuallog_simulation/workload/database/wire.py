@@ -1,4 +1,4 @@
-"""Requests and replies of ZooKeeper's protocol, as a client sees them.                                            Pure.
+"""Requests and replies of ZooKeeper's protocol, as a client sees them.
 
 Each request has a row: its number, how its body is written, how the body of its reply is read. Replies of errors have no body.
 """
@@ -42,7 +42,7 @@ PING_XID: Final = -2
 AUTH_XID: Final = -4
 SET_WATCHES_XID: Final = -8
 _ERROR: Final = -1
-"""The type of an entry of a multi's reply that stands for an error; also of the one that ends it."""
+"""Type of an error entry in a multi's reply; also of the entry that ends it."""
 _CREATE: Final = 1
 _CREATE2: Final = 15
 _CREATE_CONTAINER: Final = 19
@@ -191,7 +191,7 @@ def number_of(request: Request | Check) -> int:
 
 
 def xid_of(request: Request, number: int) -> int:
-    """What its reply is known by: its number on the connection, unless it is of a kind that has one for all."""
+    """Xid of a request's reply: its number on the connection, unless its kind has one fixed xid."""
     match request:
         case Ping():
             return PING_XID
