@@ -49,7 +49,7 @@ from virtuallog_database.ports import LocalStore
 from virtuallog_database.replica.database import Database
 from virtuallog_database.transaction import StoreTransaction
 
-_NOBODY: Final = ReplicaIdentity(node=NodeId(0), store=bytes(16), boot=0)
+_NO_REPLICA: Final = ReplicaIdentity(node=NodeId(0), store=bytes(16), boot=0)
 """Identity for a stack that proposes nothing, so its name never enters the state."""
 
 
@@ -89,7 +89,7 @@ class Replay:
 
     def __attrs_post_init__(self) -> None:
         context = LayerContext(
-            identity=_NOBODY,
+            identity=_NO_REPLICA,
             environment=_environment(),
             log=cast(VirtualLog, _Absent()),
             store=self.store,
