@@ -189,7 +189,7 @@ class LeaseEngine(CommandLayer):
         while self._waiting:
             self._waiting.popleft()[1](UnavailableError(f"unknown outcome: {error}"))
 
-    # -- writes of others, while somebody holds -------------------------------------------------------------------
+    # -- writes of others, while a lease is held -------------------------------------------------------------------
 
     def _complete(self, done: Done, result: Any) -> None:
         """Complete an entry of this replica that is applied here."""
