@@ -18,7 +18,7 @@ from virtuallog_server.cli.common.options import cluster_option, json_option
 
 FILE_BYTES_MIN: Final = 64 << 10
 FILE_BYTES_MAX: Final = 1 << 30
-"""Parquet files beyond that are of no use to anybody, and a task has one in memory."""
+"""Largest Parquet file: larger ones are of no use, and a task has one in memory."""
 
 
 @click.command()

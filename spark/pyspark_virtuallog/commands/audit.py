@@ -72,7 +72,7 @@ def audit(
 
 @contextmanager
 def _told() -> Iterator[Callable[[str], None]]:
-    """Shows what is done, if somebody looks."""
+    """Shows the current step if a terminal is attached."""
     with progress_bar() as bar:
         if bar is None:
             yield lambda what: None

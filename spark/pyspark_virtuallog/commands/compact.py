@@ -1,4 +1,4 @@
-"""`virtuallog spark compact`: what the log of a database says becomes a state that servers begin with."""
+"""`virtuallog spark compact`: turns the log of a database into a state that servers can begin with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`virtuallog spark restore`: a log, or the state of its database, as it was at one position, for a new cluster to go on from."""
+"""`virtuallog spark restore`: restores a log, or the state of its database, at one position, for a
+new cluster to continue."""
 
 from __future__ import annotations
 
@@ -116,7 +117,7 @@ def restore(
         bar = stack.enter_context(progress_bar())
 
         def executor_factory(job: Job, reading: ReadableSegment, files: Files, clock: Clock) -> ArchiveExecutor:
-            """Only who copies a history needs Spark, and waits for it to start."""
+            """Executor on Spark: only copying a history needs Spark, and waits for its start."""
             spark = stack.enter_context(open_session("virtuallog restore", master=master, configuration=configuration))
             return SparkExecutor(spark=spark, job=job, source=reading, files=files, clock=clock)
 
