@@ -20,7 +20,7 @@ def spark_options(command: CommandT) -> CommandT:
         help="A setting of Spark, such as spark.executor.memory=4g. May be repeated.",
     )(command)  # fmt: skip
     return click.option(
-        "--master", metavar="URL", default=LOCAL, show_default=True, help="Where Spark runs, as `spark-submit` says it."
+        "--master", metavar="URL", default=LOCAL, show_default=True, help="Master of Spark, as for `spark-submit`."
     )(with_configuration)
 
 

@@ -1,8 +1,8 @@
 """Choice of sources for a range of the log: archives overlap, and the live log begins somewhere.
 
 sources   |---- archive ----|     |-------- live log --------->
-|--- archive ----|
-cover     |----------------|-----------|-------------->
+                      |--- archive ----|
+cover     |-----------------|----------|---------------------->
 """
 
 from __future__ import annotations

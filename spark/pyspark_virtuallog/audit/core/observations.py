@@ -1,15 +1,15 @@
 """Observations of tasks about their rows: one struct column for each sort, all but one of which are
 null in a row.
 
-piece   where a run of adjacent rows begins and ends: pieces lie side by side
-gap     one gap that is no filler; of fillers there may be as many as batches, so they are only
-counted
-tally   content of a segment in one time bucket
-run     adjacent sequence numbers of one session, as they stand in the log
-remark  an anomaly by itself, or something only worth counting
-report  a database replica's report about its state
-growth  commands of the database to the keys with one prefix, within one time bucket
-marker  a session that a marker of the sink names
+    piece   where a run of adjacent rows begins and ends: pieces lie side by side
+    gap     one gap that is no filler; of fillers there may be as many as batches, so they are only
+    counted
+    tally   content of a segment in one time bucket
+    run     adjacent sequence numbers of one session, as they stand in the log
+    remark  an anomaly by itself, or something only worth counting
+    report  a database replica's report about its state
+    growth  commands of the database to the keys with one prefix, within one time bucket
+    marker  a session that a marker of the sink names
 """
 
 from __future__ import annotations
