@@ -45,7 +45,8 @@ from virtuallog_database.tree.watches import Watcher, Watches, WatchMode
 
 REAP_PAGE_COUNT: Final = 256
 """Znodes checked in one scheduler turn (some 2 ms), and the most in one command."""
-NO_SESSION: Final = Origin()
+NOBODY: Final = Origin()
+"""Origin without a session and without identities, for commands of the server itself."""
 
 
 @attrs.frozen(kw_only=True)
@@ -97,7 +98,7 @@ class Database:
         self._outstanding -= 1
         done(outcome)
 
-    async def execute(self, operation: Operation, origin: Origin = NO_SESSION) -> Result:
+    async def execute(self, operation: Operation, origin: Origin = NOBODY) -> Result:
         """`submit` a command, and wait for its result. The command of a cancelled caller may still
         happen.
 
@@ -220,13 +221,13 @@ class Database:
             except VirtualLogError:
                 continue  # `SessionExpiry` detects the blind time by the clock; a fatal error ends the replica elsewhere
             for command in self.expiry.tick(self.clock.monotonic()):
-                self.submit(command, NO_SESSION, _ignore)
+                self.submit(command, NOBODY, _ignore)
 
     async def _reap(self) -> None:
         while True:
             await self.clock.sleep(self.settings.reap_seconds * self.random.uniform(0.5, 1.5))
             async for command in reap_commands(self.tree, int(self.clock.wall() * 1000)):
-                self.submit(command, NO_SESSION, _ignore)
+                self.submit(command, NOBODY, _ignore)
 
 
 def _ignore(outcome: Outcome[Result]) -> None:
