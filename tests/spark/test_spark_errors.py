@@ -72,7 +72,7 @@ def test_python_within_java_is_told_rather_than_java() -> None:
 
 def test_errors_of_ours_that_are_not_in_the_family_of_the_log_are_told_too() -> None:
     """Without the name of a class, which tells users nothing."""
-    text = "Traceback\npyspark_virtuallog.committing.SupersededError: batch 7 of query q: a later batch is committed.\n"
+    text = "Traceback\npyspark_virtuallog.write.batch_commit.SupersededError: batch 7 of query q: a later batch is committed.\n"
 
     assert str(explain(PySparkException(text))) == "batch 7 of query q: a later batch is committed."
 

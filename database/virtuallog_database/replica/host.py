@@ -1,15 +1,16 @@
 """Host that keeps a replica running in a directory, and installs another store under it when
 needed.
 
-    restoring     the store lacks what was trimmed from the log: a peer's snapshot or a compaction
-        is installed (`virtuallog_database.snapshots.restorer`)
+    restoring     the log lacks what the store needs: a peer's snapshot or a compaction is installed
     catching up   the log is played up to its tail of that moment
     serving       the replica follows, and may be used
        |
-       |--- the log was trimmed past the cursor (this process stood still for too long): again from
-       the top
+       |--- the log was trimmed past the cursor (this process stood still for too long): again
+       |    from the top
        '--- a retryable error has ended a task of the replica: the same, after a pause
-       (`virtuallog.runtime.restart_backoff`)
+
+Snapshots are installed by `virtuallog_database.snapshots.restorer`; pauses are those of
+`virtuallog.runtime.restart_backoff`.
 
 The span from the first state to the last is one *incarnation* (`ReplicaIncarnation`, `Host.life`):
 a store, a replica, a database, watches. The next one has new objects, and their users (connections

@@ -1,10 +1,8 @@
 """Replays the log of a database into a store without a replica: no log client, network, tasks,
 clock or randomness.
 
-    replay = Replay(store)                      what the store has applied so far counts:
-    `replay.cursor`
-    for piece in ...                            of the log, from the cursor on: from servers,
-    archives, or elsewhere
+    replay = Replay(store)                      what the store has applied so far counts: `replay.cursor`
+    for piece in ...                            of the log, from the cursor on: from servers, archives, or elsewhere
         for effects in replay.apply(piece)      the changes that each entry has made in the store
 
 The store is a function of the log up to its cursor (SOSP'21, section 3), and `apply` of every
@@ -17,7 +15,7 @@ Rules:
 * Each entry has a transaction of its own, so the effects of one position are exact. Replicas put
   several entries into one; the grouping is no part of the state.
 * Soft state is made from the store once, and not maintained: no `apply` looks at it.
-  (`ChecksumsEngine` compares with digests of its own, and has none here.)
+  (`ChecksumEngine` compares with digests of its own, and has none here.)
 * The cursor is in the store after each entry, but not in the effects: callers that fold effects
   must record how far they go.
 """

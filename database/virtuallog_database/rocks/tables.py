@@ -2,8 +2,7 @@
 here.
 
     write_table     pairs in order of their keys -> one SST file, on any machine
-    assemble        such files, which do not overlap -> a RocksDB store, without rewriting one of
-    them
+    assemble        such files, which do not overlap -> a RocksDB store, without rewriting one of them
 
 Keys are in unsigned bytewise order, as in the store; RocksDB refuses others. Everything blocks:
 call it in a thread, or where no other task waits.

@@ -1,19 +1,14 @@
 """Manifest of a compaction: the state of a database at one position, as files at a location.
 
-    PLACE/compacted/CLUSTER-POSITION.json       the manifest, written last: without it there is no
-    compaction
-    PLACE/compacted/CLUSTER-POSITION/...        its files: a whole RocksDB store, and the same pairs
-    as Parquet
+    PLACE/compacted/CLUSTER-POSITION.json       the manifest, written last: without it there is no compaction
+    PLACE/compacted/CLUSTER-POSITION/...        its files: a whole RocksDB store, and the same pairs as Parquet
 
 Durable format, version 1: JSON,
 
-    {"format": "virtuallog-compaction", "version": 1, "cluster": "c3..", "position": 4711,
-    "time_ms": 1793..,
+    {"format": "virtuallog-compaction", "version": 1, "cluster": "c3..", "position": 4711, "time_ms": 1793..,
      "engines": ["lease"], "pairs": 12, "digests": {"keys 6e": "9f..", ..},
-     "store": [{"name": "000008.sst", "stored": "000000-9f..sst", "bytes": 812, "checksum": 2893..},
-     ..],
-     "tables": [{"stored": "000000-9f..parquet", "bytes": 950, "checksum": 17.., "pairs": 12,
-     "first": "00..", "last": "7a.."}, ..],
+     "store": [{"name": "000008.sst", "stored": "000000-9f..sst", "bytes": 812, "checksum": 2893..}, ..],
+     "tables": [{"stored": "000000-9f..parquet", "bytes": 950, "checksum": 17.., "pairs": 12, "first": "00..", "last": "7a.."}, ..],
      "writer": "virtuallog 0.1.0"}
 
 `store` lists the files of a checkpoint: RocksDB's names

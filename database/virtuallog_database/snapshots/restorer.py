@@ -1,8 +1,7 @@
 """Installs a snapshot under a store that the log can no longer bring up to date: a wiped, lagging
 or brand-new replica.
 
-    ask all peers, and look for compactions -> take the newest offer -> fetch it into staging ->
-    check the log once more -> install
+    ask all peers, and look for compactions -> take the newest offer -> fetch it into staging -> check the log once more -> install
 
 A failure ends one attempt, and the next one begins with asking again: the peer may have died, or
 the log may have been trimmed past the offer meanwhile. Fetched files stay if the next offer has the

@@ -2,8 +2,7 @@
 longer needed.
 
     run     checks regularly if a snapshot is due (policy.py)
-            -> durable checkpoint of the store -> its position is reported to the replica -> older
-            ones are removed
+            -> durable checkpoint of the store -> its position is reported to the replica -> older ones are removed
 
 The position of a snapshot is the replica's cursor before it was taken. The content may be a little
 newer; a restored store goes by the cursor inside.

@@ -3,8 +3,7 @@ halves.
 
     disk = MemoryDisk()                     lives as long as the machine's disk
     store = disk.open(process, clock)       lives as long as the process
-    disk.crash(random)                      after a crash of the process: some of the unflushed
-    writes are gone
+    disk.crash(random)                      after a crash of the process: some of the unflushed writes are gone
 
 `MemoryDisk.failure` injects failures of the disk; the duration of a flush is simulated, too.
 """

@@ -1,9 +1,7 @@
 """Bounds on the work of one command, and the log position from which on they hold.
 
-    work        bytes of records that a command looks at, and 64 for each look; an ACL that stands
-    apart counts four times
-    allowance   4 MiB, and 64 for each byte of the command: a command that would do more is refused,
-        BAD_ARGUMENTS
+    work        bytes of records that a command looks at, and 64 for each look; an ACL that stands apart counts four times
+    allowance   4 MiB, and 64 for each byte of the command: a command that would do more is refused, BAD_ARGUMENTS
 
 A command costs its own size, not that of the existing records (`records.py`). So the allowance is
 rarely met: by multis over records of the former version, and over many long ACLs. Ending a session

@@ -5,8 +5,7 @@ all of them refuse an unreadable one alike.
 
     version u8 | operation u8 | time in ms i64 | bytes of the origin u16 | origin | body
     origin          session i64 | generation u32 | identities (`acl_codec`); empty: no session
-    create          mode i32 | time to live i64 | has data u8 | bytes of the path u32, of the ACL
-    u32 | path | ACL | data
+    create          mode i32 | time to live i64 | has data u8 | bytes of the path u32, of the ACL u32 | path | ACL | data
     delete, check   version i32 | path
     set data        version i32 | has data u8 | bytes of the path u32 | path | data
     set ACL         version i32 | bytes of the path u32 | path | ACL

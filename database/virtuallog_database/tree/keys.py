@@ -3,8 +3,7 @@
     m                           counters of the whole tree
     n PATH                      a znode
     a PATH, d PATH              its ACL, its data, where these stand apart
-    c PARENT 00 NAME            it is a child of that one: the names of children without reading
-        their data
+    c PARENT 00 NAME            it is a child of that one: the names of children without reading their data
     e SESSION PATH              it is an ephemeral of that session
     r PATH                      it may be reaped: a container, or a znode with a time to live
     s SESSION                   a session

@@ -3,11 +3,9 @@
 Durable format, version 1, little-endian; each record starts with its version. Equal states are
 equal bytes on all replicas: state checksums and snapshots rely on it.
 
-    counters    version u8 | zxid i64 | znodes, ephemerals, sessions, limits of quotas: u32 each |
-    bytes of data u64
+    counters    version u8 | zxid i64 | znodes, ephemerals, sessions, limits of quotas: u32 each | bytes of data u64
                 version 2: | until when counts of quotas are paid, ms: i64
-    znode       version u8 | kind u8 | has data u8 | czxid, mzxid, pzxid, ctime, mtime: i64 each |
-    version, aversion: i32
+    znode       version u8 | kind u8 | has data u8 | czxid, mzxid, pzxid, ctime, mtime: i64 each | version, aversion: i32
                 | children ever created, children: u32 | owner i64 | bytes of the ACL u32 | ACL |
                 data
                 version 2: ... bytes of the ACL u32 | bytes of data u32 | ACL | data

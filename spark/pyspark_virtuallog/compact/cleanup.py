@@ -1,7 +1,6 @@
 """Removal of what compactions leave behind: merged chunks, old compactions, and unpublished files.
 
-    PLACE/compacting/CLUSTER/making-POSITION      empty: files of a compaction at this position are
-    or were being written
+    PLACE/compacting/CLUSTER/making-POSITION      empty: files of a compaction at this position are or were being written
 
 Before the first file of a compaction is written it is marked, since a location cannot list
 directories. The files are removed once two newer compactions exist, no matter if it was published,

@@ -1,7 +1,6 @@
 """One compaction from the beginning to the end.
 
-    hold the log -> play it, chunk by chunk -> merge with Spark -> publish -> the hold moves on ->
-    older files are removed
+    hold the log -> play it, chunk by chunk -> merge with Spark -> publish -> the hold moves on -> older files are removed
 
 The hold has no end. Between two compactions it stands at the last one, so that a server which
 begins with that finds the rest in the log. Servers trim by themselves, up to there.

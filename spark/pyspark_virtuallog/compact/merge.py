@@ -1,7 +1,6 @@
 """Merge of effects over the last compaction: Spark's part, in which nothing is sequential any more.
 
-    read the tables of the base, and the chunks -> for each key the row at the highest position ->
-    without deleted ones
+    read the tables of the base, and the chunks -> for each key the row at the highest position -> without deleted ones
     -> ranges of keys, each sorted -> each task writes its range as Parquet and as SST files
 
 Keys are compared as unsigned bytes, by Spark and by RocksDB alike.

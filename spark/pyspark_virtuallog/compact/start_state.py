@@ -1,10 +1,12 @@
 """Start of a compaction: a store to play into, and the state it is based on.
 
-the store of a former run, and chunks that lead to it       is continued
-else the newest compaction, if the log still has what follows
-else an empty store, if the log begins at its beginning
-else a snapshot of a server, which is written as one chunk: the first compaction of a log that was
-trimmed before
+In this order:
+
+* The store of a former run, if chunks lead to it: it is continued.
+* The newest compaction, if the log still has what follows.
+* An empty store, if the log begins at its beginning.
+* A snapshot of a server, which is written as one chunk: the first compaction of a log that was
+  trimmed before.
 """
 
 from __future__ import annotations

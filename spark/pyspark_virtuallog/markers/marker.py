@@ -1,7 +1,6 @@
 """Marker: the entry that makes the rows of one batch of a sink visible, all at once.
 
-    log   a a b a b b x x M          two partitions wrote as sessions a and b, an attempt that
-    failed as x; M names a and b
+    log   a a b a b b x x M          two partitions wrote as sessions a and b, an attempt that failed as x; M names a and b
 
 It also carries what its writer had found of earlier markers (`Checkpoint`), so that readers need
 not read the log from its start; `ledger.py` has the rules. A marker is alone in its batch of the

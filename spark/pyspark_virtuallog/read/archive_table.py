@@ -2,8 +2,7 @@
 Python.
 
     chain   |--- archive ---|--- archive ---|-- native --|-- native -->
-            |<------ `read_archives` ------>|<-- spark.read.format("virtuallog"), startingOffsets =
-            stop
+            |<------ `read_archives` ------>|<-- spark.read.format("virtuallog"), startingOffsets = stop
             ^ first position that is not trimmed
 
 `spark.read.format("virtuallog")` reads archives as well, at the price of a source in Python: each

@@ -2,8 +2,7 @@
 marker names.
 
     position   0 1 2 3 4 5   6    7 8 9   10    11
-    log        a a x a b x   M1   b b x   M2    c        M1 names a, M2 names b; x failed, c is
-    under way
+    log        a a x a b x   M1   b b x   M2    c        M1 names a, M2 names b; x failed, c is under way
     [0, 7)     a a   a                                   a row becomes visible with its marker
     [7, 12)            b          b b                    also one below the range
 

@@ -2,8 +2,7 @@
 
     batches     ...[--- 6 ---)[--- 7 ---)[--- 8 ---)...
                    ^          ^          ^
-                   hold       |          Spark plans batch 8, and says that all below its start is
-                   committed
+                   hold       |          Spark plans batch 8, and says that all below its start is committed
                               what it said before
 
 Spark calls `commit(end)` for a batch when the next one is planned. The hold moves to the end of the

@@ -2,8 +2,7 @@
 
     position | payload  time  session  sequence  size | segment  loglet | gap
        7     | b"a"     ...   0x5e..   41        1    | 4.1      native |
-       8     |                                        | 4.1      native | filler     nothing at 8
-       and 9: the next row says where it ends
+       8     |                                        | 4.1      native | filler     nothing at 8 and 9: the next row says where it ends
       10     | b"b"     ...   0x5e..   42        1    | 4.1      native |
 
 This module imports nothing of ours, as Spark asks for the schema in processes that do nothing else.

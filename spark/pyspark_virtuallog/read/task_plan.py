@@ -2,8 +2,7 @@
 
     wanted      [------------------------------------------)
     chain       |--- 1.a archive ---|-- 4.b native --|-- 7.c native -->
-    parts       [------)[----)[-----)[------)[-------)[----)          one segment each, and at most
-    so many positions
+    parts       [------)[----)[-----)[------)[-------)[----)          one segment each, and at most so many positions
     tasks       |   1   |  2  |   3  |   4   |   5    |  6  |         parts that are small share one
 
 The number of entries in a range is unknown: loglets of the kinds paxos and zookeeper leave most

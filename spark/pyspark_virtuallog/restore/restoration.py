@@ -3,8 +3,7 @@ start of a new cluster.
 
     find sources -> decide -> state, history -> origin.json, last
 
-    INTO/restore.json     the decision, with the id of the new cluster: a resumed restore makes the
-    same
+    INTO/restore.json     the decision, with the id of the new cluster: a resumed restore makes the same
     INTO/archives/..      the log below the position, if that is wanted
     INTO/compacted/..     the state of its database at the position, if that is wanted
     INTO/origin.json      written last: what the new cluster reads at its first start

@@ -1,10 +1,9 @@
 """Restores the state of a database at a position, and publishes it for the servers of a new
 cluster.
 
-    store     a directory of RocksDB, as servers have it: the last compaction that is not too new,
-        if there is one, and the log
-              from there up to the position. Killed anywhere, the next run continues where the store
-              stands.
+    store     a directory of RocksDB, as servers have it: the last compaction that is not too
+              new, if there is one, and the log from there up to the position. Killed anywhere, the
+              next run continues where the store stands.
     place     the same state as a compaction for the new cluster
 
 Usually without the engines' records of the former cluster

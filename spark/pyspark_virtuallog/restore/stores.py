@@ -1,11 +1,13 @@
 """Stores with the state of a database at a position: found, fetched or made, and played up to
 there.
 
-    newest compaction that is not past the position, behind which the log is left        it is fetched;
-    a damaged one is skipped
-    else a store in which a former attempt has played                                    it is continued
-    else an empty one, if the log is there from its beginning
-    else the newest snapshot of a server, if it is not past the position
+In this order:
+
+* The newest compaction that is not past the position, and behind which the log is left: it is
+  fetched; a damaged one is skipped.
+* A store in which a former attempt has played: it is continued.
+* An empty one, if the log is there from its beginning.
+* The newest snapshot of a server, if it is not past the position.
 """
 
 from __future__ import annotations

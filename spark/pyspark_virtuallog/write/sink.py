@@ -1,8 +1,7 @@
 """The sink: implements Spark's writers of rows into the log.
 
     driver                     executors                              driver
-    schema, options, cluster   each attempt of each task: its rows    one marker, which names the
-        attempts that Spark counts
+    schema, options, cluster   each attempt of each task: its rows    one marker, which names the attempts that Spark counts
                                under a session of its own
 
 Spark may run a task again, run two attempts of it side by side, and run a whole batch again after a

@@ -2,8 +2,7 @@
 
     propose -> appender -> log ... acknowledged at p ---.
                                                         v
-    sync ---> tail check (shared) ------------------> player --> apply, commit, post_apply, then the
-    callbacks
+    sync ---> tail check (shared) ------------------> player --> apply, commit, post_apply, then the callbacks
                                                         ^
     other replicas' entries: wait for the tail, read ---'
 

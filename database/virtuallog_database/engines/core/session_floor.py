@@ -1,8 +1,7 @@
 """Floor of SessionOrderEngine: the position below which no incarnation may have begun, as records
 were dropped.
 
-    began    of an incarnation: the cursor of its replica when its first entry was proposed; a
-        header of the entry of number 0
+    began    of an incarnation: the cursor of its replica when its first entry was proposed; a header of the entry of number 0
     last     of a record: the position of the newest entry of its replica that was applied
     floor    the position behind the greatest `last` of any dropped record
 

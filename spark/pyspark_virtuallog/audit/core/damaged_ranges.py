@@ -2,8 +2,7 @@
 
     wanted     [-----------------------------------------------)
     read       [--------- rows --)xxxxxxxx
-    find          where it begins ^       ^ where it ends: by halves, as the extent of damage is
-    unknown
+    find          where it begins ^       ^ where it ends: by halves, as the extent of damage is unknown
     read                                  [------- rows -------)
 
 The ends are found by reading: some forty reads for each damaged range. Such ranges are few, unless

@@ -2,8 +2,7 @@
 null in a row.
 
     piece   where a run of adjacent rows begins and ends: pieces lie side by side
-    gap     one gap that is no filler; of fillers there may be as many as batches, so they are only
-    counted
+    gap     one gap that is no filler; of fillers there may be as many as batches, so they are only counted
     tally   content of a segment in one time bucket
     run     adjacent sequence numbers of one session, as they stand in the log
     remark  an anomaly by itself, or something only worth counting
