@@ -1,4 +1,4 @@
-"""Errors of a database that stands on the log; the family is `virtuallog.contract.errors`."""
+"""Errors of a database on the log; the family is `virtuallog.contract.errors`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from virtuallog.contract.errors import TerminalError
 
 @attrs.define
 class SnapshotNeededError(TerminalError):
-    """The log has been trimmed past the cursor of this replica: it cannot be played on from here. Put a newer snapshot
-    under the replica, and start it again."""
+    """The log was trimmed past this replica's cursor, so the replica cannot play on from here.
+    Install a newer snapshot under the replica and start it again."""
 
     cursor: int
     first: int
@@ -22,8 +22,9 @@ class SnapshotNeededError(TerminalError):
 
 @attrs.define
 class BinaryTooOldError(TerminalError):
-    """The state uses an engine, or the log holds a command, that this program does not know. It must not go on: others do
-    what it cannot. Start a newer version on the same data."""
+    """The state uses an engine, or the log holds a command, that this program does not know. It
+    must not go on: replicas with a newer program do what it cannot. Start a newer version on the
+    same data."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""Who a replica is.                                                                                            Pure."""
+"""Identity and name of a replica."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from virtuallog.contract.types import NodeId
 
 @attrs.frozen(kw_only=True)
 class ReplicaIdentity:
-    """A local store and the process that plays the log into it. A wiped node is another replica: it has another store."""
+    """A local store and the process that plays the log into it. A wiped node is another replica:
+    its store is another one."""
 
     node: NodeId
     store: bytes
@@ -17,20 +18,22 @@ class ReplicaIdentity:
     boot: int
     """Grows with every start of the process on this store."""
     life: int = 0
-    """Grows when a process puts another snapshot under its replica and begins anew (`virtuallog_database.replica.host`): then, too, nothing of
-    what came before is known any more. So an incarnation is all three: store, boot and life."""
+    """Grows when a process installs another snapshot under its replica and starts anew
+    (`virtuallog_database.replica.host`). Then, too, nothing from before is known any more. An
+    incarnation is all three: store, boot and life."""
 
     @property
     def name(self) -> str:
-        """Names the store in the state and in the log, whichever process plays into it."""
+        """Name of the store in the state and in the log, independent of the process that plays into
+        it."""
         return replica_name(self.node, self.store)
 
 
 def replica_name(node: NodeId, store: bytes) -> str:
-    """Of the replica on this data directory."""
+    """Name of the replica on the data directory `store` of `node`."""
     return f"{node}-{store.hex()[:16]}"
 
 
 def node_of(replica: str) -> NodeId:
-    """Of the replica that has this name."""
+    """Node of the replica with this name."""
     return NodeId(int(replica.partition("-")[0]))

@@ -1,4 +1,4 @@
-"""Answers what other nodes ask of a replica, in a task of that replica."""
+"""Replies to requests of other nodes, computed in a task of the replica."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from virtuallog.contract.ports import Done
 
 
 async def reply_with_result(work: Callable[[Any], Awaitable[Any]], request: Any, done: Done) -> None:
-    """Tell `done` what `work` makes of the request, or the error that it ends with. Also if this task is cancelled, as the replica
-    ends: the asker would wait for its time to be over, and its connection would count one more call without an answer."""
+    """Pass the result of `work(request)`, or its VirtualLogError, to `done`. Also replies if this
+    task is cancelled because the replica ends. Otherwise the caller would wait for its timeout, and
+    its connection would count one more unanswered call."""
     outcome: Any = UnavailableError("unknown outcome: the replica of this node has ended, or begins anew")
     try:
         outcome = await work(request)

@@ -1,8 +1,9 @@
-"""One atomic change of a local store: read your writes, and take back a part of them.                          Pure.
+"""One atomic change of a local store, with reads of its own writes and partial rollback.
 
-Everything that one or more consecutive log entries do to the store is collected here and written in one step: group commit. A
-*savepoint* stands for the nested transactions of the paper (SOSP'21, section 3.3): if an upper layer fails with a deterministic
-error, what it and those above have written is taken back, what layers below wrote stays.
+Collects the effects of one or more consecutive log entries and writes them in one step (group
+commit). A *savepoint* stands for the nested transactions of the paper (SOSP'21, section 3.3): if an
+upper layer fails with a deterministic error, its writes and those of the layers above are rolled
+back; writes of the layers below stay.
 """
 
 from __future__ import annotations
@@ -31,29 +32,33 @@ class Record(Protocol):
 class StoreTransaction:
     """Changes that are not in the store yet. For one task.
 
-    Records: nearly every command of a group changes the counters and its session. `put_record` leaves such a value as an object, which
-    later commands change in place; it is encoded at the next savepoint, or at the commit.
+    Records: nearly every command of a group changes the counters and its session. `put_record`
+    keeps such a value as an object, which later commands change in place. It is encoded at the next
+    savepoint, or at the commit.
 
-    Memory: what is to be written, and for each open savepoint at most one former value of each key that has changed since. A savepoint
-    that is released leaves nothing that an earlier one does not need."""
+    Memory: the pending writes, and for each open savepoint at most one former value of each key
+    that has changed since. A released savepoint leaves only what an earlier one needs.
+    """
 
     _store: LocalStore
     _changes: dict[bytes, Any] = attrs.field(factory=dict, init=False)
-    """Values, None for a deletion, and records."""
+    """Pending values by key: bytes, records, or None for a deletion."""
     _undo: list[dict[bytes, object]] = attrs.field(factory=list, init=False)
-    """For each open savepoint: what the first change of a key since then has replaced in `_changes`."""
+    """For each open savepoint, the value in `_changes` that the first later change of a key has
+    replaced."""
     _former: dict[bytes, object] | None = attrs.field(default=None, init=False)
-    """The last of these."""
+    """The last element of `_undo`. None if no savepoint is open."""
     _ordered: list[bytes] | None = attrs.field(default=None, init=False)
-    """The keys that `_changes` had at the last scan, in order; None: there was no scan."""
+    """Keys of `_changes` at the last scan, in order. None if there was no scan."""
     _records: set[bytes] = attrs.field(factory=set, init=False)
-    """Keys at which records were put since the last savepoint."""
+    """Keys of records that were put since the last savepoint."""
     operations: int = attrs.field(default=0, init=False)
-    """Steps that were taken for it, as far as the application counts them: what else is applied with it, a larger transaction holds up.
-    Of those that were taken back as well."""
+    """Steps spent on this transaction, as counted by the application; rolled back ones included.
+    Bounds it, as everything applied together waits for the whole transaction."""
     ends_here: bool = attrs.field(default=False, init=False)
-    """Whether this is to be committed before the next entry is applied: set by who needs the store as it is at exactly one
-    position, such as for a checksum. A function of the log, and without any effect on the state."""
+    """True if the transaction must be committed before the next entry is applied. Set by engines
+    that need the store at exactly one position, such as for a checksum. A function of the log,
+    without effect on the state."""
 
     def get(self, key: bytes) -> bytes | None:
         changed = self._changes.get(key, _UNTOUCHED)
@@ -64,23 +69,24 @@ class StoreTransaction:
         return changed.encode()  # type: ignore[no-any-return]
 
     def put(self, key: bytes, value: bytes) -> None:
-        changes, former = self._changes, self._former  # as `change`: this is called several times for each command
+        changes, former = self._changes, self._former  # inlined `change`: this is called several times for each command
         if former is not None and key not in former:
             former[key] = changes.get(key, _UNTOUCHED)
         changes[key] = value
 
     def put_record(self, key: bytes, record: Record) -> None:
-        """`put` what `record.encode()` returns when it is needed."""
+        """Put a record; `record.encode()` is called when the bytes are needed."""
         self.put(key, record)  # type: ignore[arg-type]
         self._records.add(key)
 
     def record(self, key: bytes) -> Any:
-        """The record that is the value at `key`, to be changed in place; None: the value is to be parsed, `get` has it."""
+        """The record at `key`, to be changed in place. None if the value has to be parsed from
+        `get`."""
         changed = self._changes.get(key)
         return None if changed is None or type(changed) is bytes else changed
 
     def has_changed(self, key: bytes) -> bool:
-        """Whether the value at `key` was put or deleted here."""
+        """True if the value at `key` was put or deleted in this transaction."""
         return key in self._changes
 
     def delete(self, key: bytes) -> None:
@@ -95,7 +101,8 @@ class StoreTransaction:
             own[key] = value
 
     def scan(self, span: Span, count: int) -> list[tuple[bytes, bytes]]:
-        """The first `count` pairs in `span`, in order of their keys. The first scan sorts what this transaction has changed."""
+        """The first `count` pairs in `span`, in order of their keys. The first scan sorts the
+        changed keys."""
         self._encode_records()
         start, stop = span
         ordered = self._arrange()
@@ -103,7 +110,7 @@ class StoreTransaction:
         return scan_changed(self._store, self._changes, own, span, count)
 
     def savepoint(self) -> Savepoint:
-        """A mark to return to. Open until `rollback` or `release`. Records are encoded."""
+        """A mark to return to, open until `rollback` or `release`. Encodes records."""
         self._encode_records()
         undo = self._undo
         self._former = {}
@@ -112,13 +119,14 @@ class StoreTransaction:
 
     @property
     def next_savepoint(self) -> Savepoint:
-        """What `savepoint` would return: to `release` all that are made from here on."""
+        """The value that `savepoint` would return: `release` of it closes all savepoints made from
+        here on."""
         return Savepoint(len(self._undo))
 
     def rollback(self, savepoint: Savepoint) -> None:
-        """Take back everything since `savepoint`. It is closed then, and so are those made after it."""
+        """Undo everything since `savepoint`. Closes it and the savepoints made after it."""
         changes, undo = self._changes, self._undo
-        self._records.clear()  # all of them were put since
+        self._records.clear()  # all records were put since this savepoint
         ordered = None if self._ordered is None else self._arrange()
         while len(undo) > savepoint:
             for key, former in undo.pop().items():
@@ -129,9 +137,10 @@ class StoreTransaction:
         self._former = undo[-1] if undo else None
 
     def release(self, savepoint: Savepoint) -> None:
-        """Close `savepoint` and those made after it; what was done since stays, and can be taken back with an earlier one only."""
+        """Close `savepoint` and those made after it. The changes stay, and only an earlier
+        savepoint can undo them."""
         undo = self._undo
-        if not savepoint:  # nothing is left that could be taken back
+        if not savepoint:  # no savepoint is left that could undo anything
             undo.clear()
             self._former = None
             return
@@ -146,7 +155,7 @@ class StoreTransaction:
         self._former = undo[-1] if undo else None
 
     def commit(self) -> None:
-        """Write all of it in one step; then begin anew."""
+        """Write all changes in one step, then start an empty transaction."""
         self._encode_records()
         if self._changes:
             self._store.write(self._changes)
@@ -155,18 +164,18 @@ class StoreTransaction:
 
     @property
     def changed(self) -> int:
-        """Keys that are to be written."""
+        """Number of keys to be written."""
         return len(self._changes)
 
     @property
     def changes(self) -> Mapping[bytes, bytes | None]:
-        """What is to be written so far: a copy."""
+        """A copy of the pending writes."""
         self._encode_records()
         return dict(self._changes)
 
     @property
     def undo_bytes(self) -> int:
-        """Of former values that open savepoints hold."""
+        """Bytes of former values that open savepoints hold."""
         return sum(len(value) for former in self._undo for value in former.values() if isinstance(value, bytes))
 
     def _encode_records(self) -> None:
@@ -176,7 +185,8 @@ class StoreTransaction:
             changes[key] = self.get(key)
 
     def _arrange(self) -> list[bytes]:
-        """All keys of `_changes`, in order. A dict keeps new keys behind those that are in order already."""
+        """All keys of `_changes`, in order. Cheap after the first call: a dict appends new keys
+        behind the sorted ones."""
         ordered, changes = self._ordered, self._changes
         if ordered is None:
             ordered = self._ordered = sorted(changes)
@@ -188,7 +198,8 @@ class StoreTransaction:
 def scan_changed(
     store: StoreReader, changes: Mapping[bytes, bytes | None], own: Sequence[bytes], span: Span, count: int
 ) -> list[tuple[bytes, bytes]]:
-    """The first `count` pairs in `span` of a store with some changes, of which `own` are the keys in the span, in order."""
+    """The first `count` pairs in `span` of a store overlaid with `changes`. `own` holds the changed
+    keys in the span, in order."""
     if not own:
         return store.scan(span, count)
     start, stop = span

@@ -1,7 +1,10 @@
 """The log as a table of Spark: `spark.read.format("virtuallog")`, documented in docs/spark.md.
 
-Spark imports every package whose name begins with `pyspark_`, whatever a query reads, and asks it for `DefaultSource`: so
-this module imports nothing, and gives what it has when that is asked for.
+Spark imports every package whose name begins with `pyspark_`, no matter what a query reads, and
+asks it for `DefaultSource`. So this module imports nothing, and provides its names lazily.
+
+`source.py` is the entry point. Partitions of a read are planned in `read/task_plan.py`; a write
+commits in `write/batch_commit.py`.
 """
 
 from __future__ import annotations

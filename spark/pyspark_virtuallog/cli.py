@@ -1,4 +1,5 @@
-"""`virtuallog spark ...`: jobs over the log that run on Spark. Each command is a module of `pyspark_virtuallog.commands`."""
+"""`virtuallog spark ...`: jobs over the log that run on Spark. Each command is a module of
+`pyspark_virtuallog.commands`."""
 
 from __future__ import annotations
 
@@ -18,12 +19,12 @@ from virtuallog_server.cli.program import ENTRY_POINTS, load, refusing
 
 _NAMES: Final = tuple(sorted(module.name for module in iter_modules(commands.__path__)))
 _PACKAGES: Final = ("pyspark", "pandas", "pyarrow", "fsspec", "numpy")
-"""Of the extra `[spark]`."""
+"""Packages of the extra `[spark]`."""
 
 
 class Jobs(click.Group):
-    """Loads a command when it is asked for: PySpark takes its time, and may be missing. What Spark says of a failure becomes one
-    line."""
+    """Loads a command when it is called: PySpark is slow to import, and may be missing. A failure
+    of Spark is reported in one line."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(_NAMES)
@@ -42,9 +43,10 @@ class Jobs(click.Group):
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """As by Ctrl-C: Spark is stopped, and work files go. By default the process would be gone at once."""
+    """Handle SIGTERM like Ctrl-C: Spark is stopped, and work files are removed. By default the
+    process would be gone at once."""
     before = signal.getsignal(signal.SIGTERM)
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else nobody listens to Ctrl-C
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # otherwise Ctrl-C is ignored
         _on_sigterm(lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         yield
@@ -53,7 +55,7 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 
 def _on_sigterm(handler: Any) -> None:
-    with suppress(ValueError):  # not in the main thread, which is none of a command that somebody has given
+    with suppress(ValueError):  # not in the main thread, which never happens for a command of a user
         signal.signal(signal.SIGTERM, handler)
 
 

@@ -1,6 +1,7 @@
-"""Clients of clusters, one for each node that a process is near, for as long as the process lives: processes of Spark serve many tasks.
+"""Clients of clusters, one for each node to prefer, for the lifetime of a process: processes of
+Spark serve many tasks.
 
-Those that only read leave to nodes what they find half done in a chain.
+Read-only clients leave half-done changes of a chain to the nodes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from virtuallog.runtime.clock import SystemClock
 
 ResultT = TypeVar("ResultT")
 _PAUSE_SECONDS: Final = 0.5
-"""Between two tries, each of which waits a second or more by itself."""
+"""Pause between two tries, each of which waits a second or more by itself."""
 _Key = tuple[ClusterFile, int | None, str | None, bool, bool]
 
 _clients: Final[dict[_Key, BlockingLog]] = {}
@@ -44,18 +45,19 @@ def client(
     """The client of this process for a cluster.
 
     Args:
-        cluster: where to look for it; a certificate that the environment of this process names is used in place of its own.
+        cluster: where to look for it; a certificate named in the environment of this process
+            replaces its own.
         near: the node to ask first.
         expected: id of the cluster, in hexadecimal digits, if it is known.
-        writes: whether it appends, and so may have to find its log a successor.
-        holds: whether it asks servers of the database on the log for holds.
+        writes: True if it appends, and so may have to find its log a successor.
+        holds: True if it asks servers of the database on the log for holds.
 
     Raises: as `virtuallog.connect.connect`.
     """
     key = (cluster, near, expected, writes, holds)
     if (
         key not in _clients or not _clients[key].is_open
-    ):  # one that has broken down must not fail every later task of the process
+    ):  # a broken client must not fail every later task of the process
         _be_quiet()
         _clients[key] = _open.enter_context(
             connect_blocking(
@@ -70,13 +72,13 @@ def client(
 
 
 def close_clients() -> None:
-    """End all of them: before a process forks, or goes on without the log."""
+    """Close all clients: before a process forks, or continues without the log."""
     _clients.clear()
     _open.close()
 
 
 def with_retries(seconds: float, call: Callable[[], ResultT]) -> ResultT:
-    """What `call` returns, which is tried again while it is RetryableError, until so many seconds are over.
+    """Result of `call`, which is repeated after a RetryableError until so many seconds are over.
 
     Raises:
         RetryableError: the last of them.
@@ -99,6 +101,7 @@ def _of_databases() -> tuple[Interface, ...]:
 
 
 def _be_quiet() -> None:
-    """Each link that comes and goes would be a line among what a worker prints. Whoever has other wishes has said so before."""
+    """Quiet the log lines of links that come and go, in the output of a worker, unless logging is
+    configured already."""
     if not structlog.is_configured():
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))

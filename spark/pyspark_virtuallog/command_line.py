@@ -1,4 +1,4 @@
-"""Options that commands of `virtuallog spark` share: where Spark is, and how it is set."""
+"""Options shared by the commands of `virtuallog spark`: master and configuration of Spark."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 
 def spark_options(command: CommandT) -> CommandT:
-    """`--master` and `--conf`, given to the command as `master` and `configuration`, a mapping."""
+    """Add `--master` and `--conf`, passed to the command as `master` and `configuration`, a
+    mapping."""
     with_configuration = click.option(
         "--conf", "configuration", metavar="K=V", multiple=True, callback=_configuration,
         help="A setting of Spark, such as spark.executor.memory=4g. May be repeated.",
     )(command)  # fmt: skip
     return click.option(
-        "--master", metavar="URL", default=LOCAL, show_default=True, help="Where Spark runs, as `spark-submit` says it."
+        "--master", metavar="URL", default=LOCAL, show_default=True, help="Master of Spark, as for `spark-submit`."
     )(with_configuration)
 
 

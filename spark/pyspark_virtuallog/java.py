@@ -1,4 +1,5 @@
-"""Looks for Java, which Spark runs on and which comes from the machine, before Spark does: its own error names no remedy."""
+"""Check for Java, which Spark runs on and which comes from the machine. Made before Spark's own:
+its error names no remedy."""
 
 from __future__ import annotations
 
@@ -13,20 +14,21 @@ from typing import Final
 from virtuallog.contract.errors import UnsupportedError
 
 JAVA_MIN: Final = 17
-"""What Spark 4 needs."""
+"""Oldest Java that Spark 4 accepts."""
 REMEDY: Final = (
     f"Spark needs Java {JAVA_MIN} or newer: install it (Debian: sudo apt-get install default-jre-headless), "
     "or set JAVA_HOME"
 )
 _ANSWER_SECONDS: Final = 60
-"""A JVM says its version in a fraction of a second; machines that are busy stall for some."""
+"""Timeout of `java -version`. A JVM answers in a fraction of a second; busy machines stall for
+some."""
 
 
 def require_java(environment: Mapping[str, str] = os.environ) -> None:
     """Return if there is a Java that Spark can use.
 
     Raises:
-        UnsupportedError: there is none; it says what to install.
+        UnsupportedError: there is none; the error says what to install.
     """
     java = find_java(environment)
     if java is None:
@@ -37,7 +39,8 @@ def require_java(environment: Mapping[str, str] = os.environ) -> None:
 
 
 def find_java(environment: Mapping[str, str]) -> Path | None:
-    """The `java` that Spark would start: of JAVA_HOME if that is set, else the first of PATH."""
+    """The `java` that Spark would start: of JAVA_HOME if that is set, else the first of PATH. None
+    if there is none."""
     if home := environment.get("JAVA_HOME"):
         java = Path(home, "bin", "java")
         return java if os.access(java, os.X_OK) else None
@@ -46,7 +49,8 @@ def find_java(environment: Mapping[str, str]) -> Path | None:
 
 
 def parse_version(text: str) -> int | None:
-    """The major version in what `java -version` prints: 17 of `openjdk version "17.0.15" 2025-04-15`, 8 of "1.8.0_372"."""
+    """Major version in the output of `java -version`: 17 of `openjdk version "17.0.15" 2025-04-15`,
+    8 of "1.8.0_372". None if not found."""
     found = re.search(r'version "(?:1\.)?(\d+)', text)
     return int(found[1]) if found else None
 

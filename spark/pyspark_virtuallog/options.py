@@ -1,7 +1,7 @@
-"""One option of a read or a write: found by its name, its text made a value; and those that both have.
+"""Options of reads and writes: lookup by name, parsing, and the options that both have.
 
-Spark hands names over in small letters. One that is not known is refused: a misspelled `failOnDataLoss` must not be taken for
-its default.
+Spark passes names in lower case. An unknown one is refused: a misspelled `failOnDataLoss` must not
+be taken for its default.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any, Final
 from virtuallog.contract.errors import InvalidSettingError
 
 POSITIONS_MAX: Final = (1 << 63) - 1
-"""Spark's LONG."""
+"""Largest position: Spark's LONG."""
 TEXT_MAX: Final = 4096
-"""Of a value, in characters, as of a path. An error repeats what it refuses, and Python reads no numbers of more digits than 4300."""
+"""Characters of a value, as of a path. An error repeats what it refuses, and Python reads no
+numbers of more digits than 4300."""
 _CLUSTER: Final = re.compile(r"[0-9a-f]{32}")
 
 
@@ -27,7 +28,7 @@ def not_empty(option: str, text: str) -> str:
 
 
 def natural(text: str) -> int | None:
-    """A number that Spark's LONG can hold, in plain digits; None: it is none."""
+    """A number that Spark's LONG can hold, in plain digits. None if it is no such number."""
     number = int(text) if text.isascii() and text.isdigit() else -1
     return number if 0 <= number <= POSITIONS_MAX else None
 
@@ -49,28 +50,29 @@ def _cluster_id(option: str, text: str) -> str:
 
 
 def is_cluster(text: str) -> bool:
-    """Whether it looks like a cluster's id."""
+    """True if the text looks like a cluster's id."""
     return _CLUSTER.fullmatch(text) is not None
 
 
 Option = tuple[str, Callable[[str, str], Any]]
-"""Which field an option is for, and how its text is read."""
+"""Field of an option, and the parser of its text."""
 CLUSTER: Final[dict[str, Option]] = {
     "cluster": ("cluster", not_empty),
-    "path": ("cluster", not_empty),  # what `load(FILE)` is given
+    "path": ("cluster", not_empty),  # the argument of `load(FILE)`
     "clusterId": ("cluster_id", _cluster_id),
     "patienceSeconds": ("patience_seconds", _seconds),
 }
-"""Of reads and writes."""
+"""Options of reads and writes."""
 
 
 def fields_of(
     given: Mapping[str, str], known: Mapping[str, Option], others: Mapping[str, Option], elsewhere: str
 ) -> dict[str, Any]:
-    """What the options say, by the names of fields; `others` are those of `elsewhere`.
+    """Values of the options, by names of fields; `others` are the options of `elsewhere`.
 
     Raises:
-        InvalidSettingError: one is not known, has a value that is none, or says what another one says; or there is no cluster.
+        InvalidSettingError: an option is unknown, has an invalid value, or repeats another one; or
+            there is no cluster.
     """
     names = {name.lower(): name for name in known}
     fields: dict[str, Any] = {}

@@ -1,4 +1,5 @@
-"""Opens Spark for our commands, benches and tests: on loopback, quiet, with the source registered, and stopped with its block.
+"""Opens Spark for our commands, benches and tests: on loopback, quiet, with the source registered,
+and stopped with its block.
 
 A user's job has a session of its own and needs nothing of this.
 """
@@ -27,7 +28,8 @@ from pyspark_virtuallog.spark_errors import JobError, explain, reason_in
 LOCAL: Final = "local[*]"
 """Spark in this process and its children, on all cores."""
 LOG_LEVEL: Final = "spark.log.level"
-"""Whoever sets it hears what Java says, on stderr. Else nobody does: of a failure the one line that tells most comes back anyway."""
+"""Setting that shows Java's messages on stderr. By default they are dropped: the most informative
+line of a failure is reported anyway."""
 _ALWAYS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -38,32 +40,33 @@ _ON_LOOPBACK: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
-"""A Spark on one machine listens to nobody else."""
+"""Settings of a Spark on one machine: it listens on loopback only."""
 _STDERR: Final = 2
 _SAID_MAX: Final = 64 << 10
-"""Of what a Java has said that did not start."""
+"""Bytes of the messages that are kept of a Java that did not start."""
 
 
 @contextmanager
 def open_session(
     name: str, *, master: str = LOCAL, configuration: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """A session of Spark that reads and writes `virtuallog`, stopped when the block ends: then no task runs any more. Its Java ends with
-    this process, also if that is killed. Ctrl-C is left to whoever handled it before.
+    """A session of Spark that reads and writes `virtuallog`. When the block ends it is stopped, and
+    no task runs any more. Its Java ends with this process, also if that is killed. The handler of
+    Ctrl-C stays the former one.
 
     Args:
-        name: what Spark's own pages call the job.
+        name: name of the job on Spark's own pages.
         master: as `spark-submit --master`: `local[2]`, `spark://host:7077`, `yarn`.
         configuration: settings of Spark, over ours.
 
     Raises:
         UnsupportedError: no Java here that Spark can use.
-        JobError: Spark does not start like this.
+        JobError: Spark does not start with this configuration.
     """
     require_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else it takes whatever `python3` is, without our packages
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise it takes any `python3`, without our packages
     if master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else it warns of the address that it does not take
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # otherwise it warns of the address that it does not take
     wanted = dict(configuration or {})
     settings = {**_ALWAYS, **(_ON_LOOPBACK if master.startswith("local") else {}), **wanted}
     spark_configuration = SparkConf().setAppName(name).setMaster(master).setAll(list(settings.items()))
@@ -81,7 +84,8 @@ def open_session(
 
 @contextmanager
 def _unlogged() -> Iterator[None]:
-    """Py4J writes to the root of Python's log that it was interrupted, and configures that if nobody has."""
+    """Silence Py4J, which logs an interruption to Python's root logger, and configures that if it
+    is not configured yet."""
     silent, root = logging.NullHandler(), logging.getLogger()
     root.addHandler(silent)
     try:
@@ -91,13 +95,14 @@ def _unlogged() -> Iterator[None]:
 
 
 def _stop(spark: SparkSession) -> None:
-    """Interrupted in the middle of a call, Spark does not hear this, and warns; its Java ends with this process all the same."""
+    """Stop Spark. If interrupted in the middle of a call, Spark does not hear this, and warns; its
+    Java ends with this process all the same."""
     try:
         with warnings.catch_warnings(action="ignore"):
             spark.stop()
     except Exception as error:
         if explain(error) is None and not isinstance(error, OSError):
-            raise  # all else says that Java has ended before
+            raise  # all other errors say that Java has ended before
 
 
 def _start(configuration: SparkConf, *, is_loud: bool) -> SparkSession:
@@ -107,7 +112,7 @@ def _start(configuration: SparkConf, *, is_loud: bool) -> SparkSession:
 
 
 def _start_java(configuration: SparkConf, is_loud: bool) -> Any:
-    """What Java prints never goes to our stdout, which may be JSON."""
+    """Start Java. Its output never goes to our stdout, which may be JSON."""
     with TemporaryFile() as said:
         streams = {"stdout": _STDERR} if is_loud else {"stdout": said, "stderr": said}
         try:
@@ -121,7 +126,8 @@ def _start_java(configuration: SparkConf, is_loud: bool) -> Any:
 
 @contextmanager
 def _ctrl_c_later() -> Iterator[None]:
-    """When the block has ended, some seconds later: a Java whose starter is interrupted has nobody to answer to, and would stay for ever."""
+    """Defer Ctrl-C to the end of the block, some seconds later: an interrupted start would leave a
+    Java that waits for its starter for ever."""
     came = list[int]()
     before = signal.getsignal(signal.SIGINT)
     with suppress(ValueError):  # not in the main thread, which alone is interrupted
@@ -137,11 +143,12 @@ def _ctrl_c_later() -> Iterator[None]:
 
 @contextmanager
 def _ctrl_c_left_alone() -> Iterator[None]:
-    """Spark's own handler raises wherever the main thread is, and trio leaves a handler alone that is not Python's: its loop would be torn
-    apart. Whoever is interrupted ends the session, and that ends its jobs."""
+    """Keep the former handler of Ctrl-C. Spark's own handler raises anywhere in the main thread,
+    and trio respects a foreign handler: its loop would be torn apart. An interrupted caller ends
+    the session, and that ends its jobs."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
     finally:
-        with suppress(ValueError):  # of a thread that is not the main one: Spark has set none there
+        with suppress(ValueError):  # not in the main thread: Spark has set no handler there
             signal.signal(signal.SIGINT, before)

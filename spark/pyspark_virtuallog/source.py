@@ -1,7 +1,8 @@
-"""The data source of Spark: its short name, its schema, and who reads and writes.
+"""The data source of Spark: its short name, its schema, and its readers and writers.
 
-Spark makes a `DefaultSource` in many processes and pickles it between them, so it holds options and nothing else; and it asks every
-source that is installed for its name, so what reads and writes is imported when somebody does.
+Spark makes a `DefaultSource` in many processes and pickles it between them, so it holds only
+options. Spark also asks every installed source for its name, so readers and writers are imported
+only when used.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pyspark.sql.types import StructType
 from pyspark_virtuallog.read.schema import SCHEMA
 
 NAME: Final = "virtuallog"
-"""What `format(...)` is given."""
+"""Short name for `format(...)`."""
 
 
 class DefaultSource(DataSource):
@@ -36,7 +37,7 @@ class DefaultSource(DataSource):
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For `spark.read`."""
+        """Reader of `spark.read`."""
         from pyspark_virtuallog.read.batch import LogReader, PushdownReader
         from pyspark_virtuallog.read.options import batch_options
 
@@ -44,21 +45,21 @@ class DefaultSource(DataSource):
         return (PushdownReader if options.pushdown else LogReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- named by Spark
-        """For `spark.readStream`."""
+        """Reader of `spark.readStream`."""
         from pyspark_virtuallog.read.stream import stream_reader
 
         reader: DataSourceStreamReader = stream_reader(self.options, schema)
         return reader
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """For `DataFrame.write`."""
+        """Writer of `DataFrame.write`."""
         from pyspark_virtuallog.write.sink import batch_writer
 
         writer: DataSourceWriter = batch_writer(self.options, schema, overwrite=overwrite)
         return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 -- named by Spark
-        """For `DataFrame.writeStream`."""
+        """Writer of `DataFrame.writeStream`."""
         from pyspark_virtuallog.write.sink import stream_writer
 
         writer: DataSourceStreamWriter = stream_writer(self.options, schema, overwrite=overwrite)

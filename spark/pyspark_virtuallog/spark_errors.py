@@ -1,7 +1,8 @@
-"""What went wrong, out of what Spark says of it: some sixty lines of Python and Java, of which one is ours.
+"""Translation of Spark's errors: finds the one line of ours in some sixty lines of Python and Java.
 
-An error of a task comes back to the driver as text: Spark wraps it, and wraps that again. The last line of the Python traceback in it
-names our error as Python spells it; where Java alone has failed, its last cause says most. Nothing here imports PySpark.
+An error of a task comes back to the driver as text: Spark wraps it, and wraps that again. The last
+line of the Python traceback in it names our error as Python spells it. If Java alone has failed,
+its last cause is the most informative. Nothing here imports PySpark.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ _OTHERS: Final = re.compile(
     r"^(?:: |Caused by: |Exception in thread \"\S+\" )?([\w.$]+(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE
 )
 _WRAPPED: Final = "Traceback (most recent call last)"
-"""What Java names as its cause is Python then, whose own cause stands below."""
+"""Prefix of a Java cause that is Python, whose own cause stands below."""
 _SPARKS: Final = ("pyspark.", "py4j.")
 _ENDED: Final = "Py4JNetworkError"
-"""Java does not answer any more."""
+"""Error of Py4J when Java does not answer any more."""
 
 
 @attrs.define
@@ -41,8 +42,9 @@ class JobError(TerminalError):
 
 
 def explain(error: BaseException) -> VirtualLogError | None:
-    """What an error of Spark's comes from, in one line: UnavailableError if the same job may succeed later, JobError if not. Of a group
-    it is the first one of Spark's. None if it is none of Spark's."""
+    """Cause of one of Spark's errors, in one line: UnavailableError if the same job may succeed
+    later, JobError if not. Of a group it is the first one of Spark's. None if the error is not from
+    Spark."""
     if isinstance(error, BaseExceptionGroup):
         return next((found for each in error.exceptions if (found := explain(each))), None)
     if not type(error).__module__.startswith(_SPARKS):
@@ -58,7 +60,8 @@ def explain(error: BaseException) -> VirtualLogError | None:
 
 
 def reason_in(text: str) -> str:
-    """The line of what Python and Java have said that tells most: the last cause, of Python if it is in there; else the first line."""
+    """Most informative line of a text of Python and Java: the last cause, of Python if it is in
+    there; else the first line."""
     found = [(name, reason) for name, reason in _OTHERS.findall(text) if not reason.startswith(_WRAPPED)]
     of_python = [each for each in found if not each[0].startswith(("java", "org.", "scala."))]
     if found:
@@ -68,7 +71,7 @@ def reason_in(text: str) -> str:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Errors of Spark as ours; Spark's own text stays below them."""
+    """Translate errors of Spark into ours; Spark's own text stays below them."""
     try:
         yield
     except Exception as error:

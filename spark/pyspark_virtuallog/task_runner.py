@@ -1,4 +1,5 @@
-"""Runs a function over many things on Spark, from a driver that runs trio: results in order, with progress, and cancelled by Ctrl-C."""
+"""Runs a function over many items on Spark, from a driver that runs trio: results in order,
+progress, and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -16,24 +17,25 @@ ThingT = TypeVar("ThingT")
 ResultT = TypeVar("ResultT")
 
 _NUMBERS: Final = count(1)
-"""So that jobs of the same name, at the same time, are told apart."""
+"""Numbers that distinguish concurrent jobs of the same name."""
 _LOOK_SECONDS: Final = 0.5
-"""Between two looks at how many tasks are done: people watch that."""
+"""Interval between two looks at the number of finished tasks, which users watch."""
 
 
 async def run_all(
     spark: SparkSession, name: str, function: Callable[[ThingT], ResultT], things: Sequence[ThingT], clock: Clock,
     tell: Callable[[int], None] = lambda done: None,
 ) -> list[ResultT]:  # fmt: skip
-    """What the function returns for each, a task each. Cancelled, Spark is told to end its tasks, and nobody waits for them.
+    """Results of the function for each item, one task each. If cancelled, Spark is asked to end its
+    tasks, without waiting for them.
 
     Args:
         spark: the session.
-        name: what Spark calls the job.
-        function: is known to workers by its module and name.
-        things: can be pickled, as can the results.
-        clock: for the pauses between looks.
-        tell: told how many are done.
+        name: Spark's name for the job.
+        function: known to workers by its module and name.
+        things: items; they and the results must be picklable.
+        clock: clock of the pauses between looks.
+        tell: gets the number of finished tasks.
 
     Raises:
         Py4JError, PySparkException: the function raised something, or Spark has given up.

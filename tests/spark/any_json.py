@@ -1,4 +1,4 @@
-"""What JSON may say where an offset is expected."""
+"""Any JSON, where an offset is expected."""
 
 from __future__ import annotations
 

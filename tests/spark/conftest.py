@@ -25,7 +25,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def settings(folder: Path) -> dict[str, str]:
-    """Of a small Spark: two JVMs share a machine with clusters of processes."""
+    """Settings of a small Spark: two JVMs share a machine with clusters of processes."""
     return {
         LOG_LEVEL: "ERROR",  # of a test that fails, all that Java has to say
         "spark.driver.memory": "512m",

@@ -19,7 +19,8 @@ SIZES = DataFileSizes(group_bytes=8 << 10, file_bytes=64 << 10)
 
 
 class MadeUp:
-    """Batches of 50 entries, `entry N` at position N, from the beginning to wherever somebody reads."""
+    """Batches of 50 entries, `entry N` at position N, from the beginning to any position that is
+    read."""
 
     async def read(self, start: int, stop: int) -> Sequence[Placed]:
         first = start - start % BATCH

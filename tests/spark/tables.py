@@ -26,11 +26,11 @@ class Table:
         self.reader = DefaultSource({"cluster": cluster, **options}).reader(schema)
 
     def push(self, *filters: Filter) -> list[Filter]:
-        """Which of them Spark has to apply itself."""
+        """Filters that Spark has to apply itself."""
         return list(self.reader.pushFilters(list(filters)))
 
     def plan(self) -> list[bytes]:
-        """What the driver sends to executors."""
+        """Plan that the driver sends to executors."""
         return sent(self.reader.partitions())
 
     def rows(self) -> list[Row]:
@@ -53,7 +53,7 @@ def each_row(reader: Reader, plan: Iterable[bytes]) -> Iterator[Row]:
 
 
 async def contents(log: VirtualLog, start: int, stop: int) -> list[Row]:
-    """What the rows must be, by way of single entries: gaps that lie side by side are one."""
+    """Expected rows, by single entries: gaps that lie side by side are one."""
     chain = (await log.view.refresh()).chain
     rows: list[Row] = []
     async for piece in scan(log, LogPosition(start), LogPosition(stop)):

@@ -24,7 +24,7 @@ from tests.spark.one_node import in_thread, log_of_one_node
 from virtuallog_server.cli import main
 
 NOBODY = '[[node]]\nid = 1\naddress = "127.0.0.1:9"\n'
-"""Leads to a port on which nobody listens (discard, a privileged one)."""
+"""Leads to a port without a listener (discard, a privileged one)."""
 COMMANDS = {
     "archive": ("archive", "all", "--cluster", "CLUSTER", "--to", "PLACE"),
     "audit": ("audit", "--cluster", "CLUSTER"),
@@ -37,7 +37,7 @@ NO_JAVA = {"JAVA_HOME": "/nowhere"}
 
 @attrs.frozen
 class Folder:
-    """Where a test's files are; words in capitals stand for them."""
+    """Folder of a test's files; words in capitals stand for them."""
 
     path: Path
 
@@ -84,7 +84,7 @@ def check(result: Result, code: int, words: str) -> None:
 def test_options_that_are_wrong_are_wrong_usage(
     folder: Folder, name: str, more: tuple[str, ...], code: int, words: str
 ) -> None:
-    """Of all commands: nothing is started."""
+    """For all commands: nothing is started."""
     check(folder.run(*COMMANDS[name], *more), code, words)
     assert folder.is_untouched
 
@@ -140,7 +140,7 @@ def test_without_java_it_says_what_to_install(folder: Folder, name: str) -> None
 
 @every_command
 def test_without_pyspark_it_says_what_to_install(folder: Folder, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands are listed all the same, and each tells what is missing, whatever options it is given."""
+    """Commands are listed all the same, and each names the missing package, for any options."""
     monkeypatch.setattr(cli, "find_spec", lambda package: None if package == "pyspark" else object())
 
     check(folder.run(*COMMANDS[name]), 1, "needs pyspark: pip install 'virtuallog[spark]'")
@@ -213,7 +213,8 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
 @pytest.mark.long
 @pytest.mark.usefixtures("shared", "full")
 async def test_what_only_shows_when_it_is_tried_is_one_line_too(folder: Folder) -> None:
-    """Of a real log, and of clusters that do not answer; afterwards the log is as it was, and nothing has been published."""
+    """With a real log, and clusters that do not answer; afterwards the log is as it was, and
+    nothing has been published."""
     async with log_of_one_node(folder.path / "node") as (cluster, log):
         await log.append_many([b"%d" % number for number in range(300)])
         await log.reconfig_extend("native")

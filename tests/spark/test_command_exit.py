@@ -20,7 +20,7 @@ from tests.spark.one_node import log_of_one_node
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.long]
 HEARS = ("env", "--default-signal=INT,TERM")
-"""Whoever runs tests in the background of a shell has them ignore Ctrl-C, and all that they start."""
+"""A shell's background jobs, and their children, ignore Ctrl-C."""
 COMMAND = (sys.executable, "-P", "-m", "virtuallog_server", "spark")
 LIMIT_SECONDS = 600
 """For a Java to start, or to end, on a machine that is busy."""

@@ -1,4 +1,5 @@
-"""What is installed: the wheel has all that Spark needs, and Spark finds the format by its short name, as a user has it."""
+"""The installed package: the wheel has all that Spark needs, and Spark finds the format by its
+short name, as for a user."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ KEYS = st.sampled_from([*NAMES, *write_options.NAMES]).map(str.lower) | st.text(
 
 @given(st.dictionaries(KEYS, VALUES, max_size=4))
 def test_whatever_is_given_is_taken_or_refused_in_a_line(given: Mapping[str, str]) -> None:
-    """By an error of ours, whoever is asked, that names an option and does not repeat all it was told."""
+    """The error is one of ours, names an option, and does not repeat the whole input."""
     for parse in (batch_options, stream_options, write_options.batch_options, write_options.stream_options):
         for cluster in ({}, {"cluster": "c.toml"}):
             said = ""

@@ -70,7 +70,7 @@ async def an_empty_log_is_an_empty_table(cluster: str, log: VirtualLog) -> None:
 
 
 async def fill(log: VirtualLog) -> None:
-    """See above."""
+    """Fill the log with segments of each kind."""
     for kind in ("paxos", "native", ""):
         for begin in range(0, ENTRIES, 100):
             await log.append_many([b"%s %d" % (kind.encode(), begin + index) for index in range(100)])
@@ -317,7 +317,7 @@ async def break_down(log: VirtualLog) -> None:
 
 
 async def each_process_has_its_own_certificate(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That of a client is enough to read; its environment names it."""
+    """A client's certificate is enough to read; its environment names it."""
     tls = cluster.tls
     assert tls is not None
     monkeypatch.setenv("VIRTUALLOG_CERTIFICATE", str(tls.certificate.with_name("client-app.pem")))
@@ -335,7 +335,7 @@ async def each_process_has_its_own_certificate(cluster: LocalCluster, monkeypatc
 
 
 async def test_a_log_is_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever lies below it, over connections inside TLS: see each of the steps."""
+    """For any segment below it, over connections inside TLS: see each of the steps."""
     async with cluster_of_one_node(tmp_path, tls=True) as node, connect(node.file) as log:
         cluster = str(node.file_path)
         await an_empty_log_is_an_empty_table(cluster, log)

@@ -41,7 +41,7 @@ def test_what_may_succeed_later_is_told_from_what_will_not() -> None:
 
 
 def test_an_error_of_something_else_is_named_too() -> None:
-    """Of a function of the user's, or of Spark itself."""
+    """Errors of a user's function, or of Spark itself."""
     assert str(explain(PySparkException("Traceback\nValueError: not this\n\tat org"))) == "ValueError: not this"
     assert str(explain(PySparkException("[TABLE_NOT_FOUND] no such table\nmore"))) == "[TABLE_NOT_FOUND] no such table"
 
@@ -57,7 +57,7 @@ Caused by: java.io.IOException: No space left on device
 
 
 def test_of_java_alone_the_last_cause_is_told() -> None:
-    """What it says first is which of its methods was called."""
+    """Its first line only names the called method."""
     assert str(explain(PySparkException(JAVA))) == "java.io.IOException: No space left on device"
 
 
@@ -72,13 +72,13 @@ def test_python_within_java_is_told_rather_than_java() -> None:
 
 def test_errors_of_ours_that_are_not_in_the_family_of_the_log_are_told_too() -> None:
     """Without the name of a class, which tells users nothing."""
-    text = "Traceback\npyspark_virtuallog.committing.SupersededError: batch 7 of query q: a later batch is committed.\n"
+    text = "Traceback\npyspark_virtuallog.write.batch_commit.SupersededError: batch 7 of query q: a later batch is committed.\n"
 
     assert str(explain(PySparkException(text))) == "batch 7 of query q: a later batch is committed."
 
 
 def test_an_error_within_a_group_is_found() -> None:
-    """Who waits for Spark beside other things gets a group."""
+    """Callers that wait for Spark beside other things get a group."""
     group = ExceptionGroup("tasks", [ExceptionGroup("more", [AnalysisException(TASK)])])
 
     assert str(explain(group)) == "trimmed: the log starts at 7"

@@ -17,7 +17,7 @@ PAGE = (ROOT / "docs/spark.md").read_text()
 
 
 def first_cells(heading: str) -> str:
-    """What the first column of a section's tables names."""
+    """Names in the first column of a section's tables."""
     section = PAGE.split(f"## {heading}\n")[1].split("\n## ")[0]
     return " ".join(re.findall(r"^\| (.*?) \|", section, re.MULTILINE))
 

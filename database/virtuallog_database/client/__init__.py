@@ -1,15 +1,16 @@
-"""The tree for Python programs: what `virtuallog_server.embedded`, a node or a replica of your own gives you to work with.
+"""Python client of the database, as `virtuallog.embedded`, a node or your own replica hands it out.
 
-    async with virtuallog.embedded.open_embedded("data") as client: ...       the tree in this process
-    async with virtuallog.replica.open_replica("cluster.toml", "data") as client: ...       a replica of a cluster's tree
+    async with virtuallog.embedded.open_embedded("data") as client: ...       a database in this process
+    async with virtuallog.replica.open_replica("cluster.toml", "data") as client: ...       a replica of a cluster's
 
-    await client.create("/a", b"1")                               linearizable; returned once this replica shows it
-    data, stat = await client.get("/a")                           local: at once, perhaps older than what others have written
-    data, stat = await client.get("/a", linearizable=True)        shows everything that was completed before the call
+    await client.create("/a", b"1")                               linearizable; returns once this replica shows it
+    data, stat = await client.get("/a")                           local: at once, perhaps stale
+    data, stat = await client.get("/a", linearizable=True)        shows every write completed before the call
     async with client.watch("/a", recursive=True) as changes: ...
-    async with client.session(timeout_seconds=10) as session: ... ephemerals, as long as the block runs
+    async with client.session(timeout_seconds=10) as session: ... ephemerals, as long as the block
+    runs
 
-Semantics are ZooKeeper's, as docs/promises.md has them; errors are typed (`errors`).
+Semantics are ZooKeeper's (docs/promises.md); errors are typed (`errors`).
 """
 
 from virtuallog_database.client.client import DatabaseClient, Node, Session

@@ -1,4 +1,10 @@
-"""Reads, writes and watches of one replica's tree. Writes go through the log; see the package's docstring."""
+"""Reads, writes, watches and sessions on one replica of the database. Writes go through the log.
+
+The replica that the program holds keeps a session alive
+(`virtuallog_database.replica.session_expiry`). So a session lives as long as the process and its
+way to the log do. A program that stands still longer than the timeout has lost its session, and
+learns so at its next write.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +40,18 @@ from virtuallog_database.tree.commands import (
 from virtuallog_database.tree.results import Attached, Created, Error, RefusedError, Result, Stat
 from virtuallog_database.tree.watches import WatchMode
 
+TIMEOUT_SECONDS: Final = (2.0, 86_400.0)
+"""Shortest and longest timeout. The shortest is ZooKeeper's: replicas hear of sessions about once a
+second. The longest is a day: so long a lock may outlive the program that held it."""
+HEARTBEATS: Final = 4
+"""Heartbeats in one timeout. Replicas hear about once a second of sessions that are past a third of
+theirs."""
+CLOSE_SECONDS: Final = 2.0
+"""Time that the end of a block waits until its session is closed. Past it, the session expires."""
+
 
 class Node(NamedTuple):
-    """A znode as it was read."""
+    """Data and stat of a znode, as read."""
 
     data: bytes
     stat: Stat
@@ -44,14 +59,15 @@ class Node(NamedTuple):
 
 @attrs.define(eq=False)
 class DatabaseClient:
-    """Without a session: it creates no ephemerals. All methods may be called by many tasks at once."""
+    """Client without a session: it cannot create ephemerals. Many tasks may call all methods at
+    once."""
 
-    _access: DatabaseHandle
+    _handle: DatabaseHandle
 
     # -- writes: in the log, and applied here, on return ------------------------------------------------------------------
-    #
-    # All raise a DatabaseError if the tree refuses: then nothing was done. UnavailableError: unknown outcome. Cancelled, it may
-    # still happen.
+    # All raise a DatabaseError if the database refuses; then nothing was done. UnavailableError:
+    # unknown outcome.
+    # A cancelled write may still happen.
 
     async def create(
         self,
@@ -62,103 +78,125 @@ class DatabaseClient:
         acl: tuple[Acl, ...] = OPEN_ACL,
         ttl_ms: int = 0,
     ) -> str:
-        """Make a znode; returns its path, which has a number behind it if the mode is sequential.
+        """Create a znode. Returns its path, which ends with a number if the mode is sequential.
 
-        Raises: NodeExistsError, NoNodeError (no parent), NoChildrenForEphemeralsError, NoAuthError, InvalidAclError,
-            QuotaExceededError, BadArgumentsError.
+        Raises: NodeExistsError, NoNodeError (no parent), NoChildrenForEphemeralsError, NoAuthError,
+            InvalidAclError, QuotaExceededError, BadArgumentsError.
         """
         created = await self._write(path, Create(path, data, acl, mode, ttl_ms))
         assert isinstance(created, Created)
         return created.path
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        """Raises: NoNodeError, BadVersionError, NoAuthError, QuotaExceededError."""
+        """Replace the data of a znode; returns its new stat.
+
+        Raises: NoNodeError, BadVersionError, NoAuthError, QuotaExceededError.
+        """
         stat: Stat = await self._write(path, SetData(path, data, version))
         return stat
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """Raises: NoNodeError, BadVersionError, NotEmptyError, NoAuthError."""
+        """Delete a znode without children.
+
+        Raises: NoNodeError, BadVersionError, NotEmptyError, NoAuthError.
+        """
         await self._write(path, Delete(path, version))
 
     async def set_acl(self, path: str, acl: tuple[Acl, ...], version: int = ANY_VERSION) -> Stat:
-        """`version` counts the changes of the ACL. Raises: NoNodeError, BadVersionError, InvalidAclError, NoAuthError."""
+        """Replace the ACL of a znode; `version` counts changes of the ACL.
+
+        Raises: NoNodeError, BadVersionError, InvalidAclError, NoAuthError.
+        """
         stat: Stat = await self._write(path, SetAcl(path, acl, version))
         return stat
 
     def transaction(self) -> Transaction:
-        """Several writes, all or none: `await client.transaction().check("/a", 3).set("/b", b"2").commit()`."""
+        """Several writes, all or none: `await client.transaction().check("/a", 3).set("/b",
+        b"2").commit()`."""
         return Transaction(self._execute)
 
     # -- reads: of this replica ---------------------------------------------------------------------------------------
-    #
-    # Local ones answer from what this replica has applied, and show at least every write that this client was told of.
-    # Linearizable ones cost a tail check, which all that wait at a time share, and raise UnavailableError if that fails. So do all
-    # while there is no replica: a snapshot takes its place, the block that it belongs to is over, or its disk is broken, which that
-    # block tells.
+    # Local reads answer from what this replica has applied. They show at least every write that
+    # this client has got an answer for.
+    # Linearizable reads cost a tail check, which concurrent reads share, and raise UnavailableError
+    # if it fails.
+    # All reads raise UnavailableError while there is no replica: a snapshot is being installed, the
+    # block of the replica is over, or
+    # its disk is broken, which that block reports.
 
     async def get(self, path: str, *, linearizable: bool = False) -> Node:
-        """Raises: NoNodeError, NoAuthError."""
+        """Data and stat of a znode.
+
+        Raises: NoNodeError, NoAuthError.
+        """
         async with self._reading(path, linearizable):
-            data, stat = self._access.database.tree.get_data(path, self._access.identities)
+            data, stat = self._handle.database.tree.get_data(path, self._handle.identities)
         return Node(data or b"", stat)
 
     async def exists(self, path: str, *, linearizable: bool = False) -> Stat | None:
-        """None: there is no such znode."""
+        """Stat of a znode. None if there is no such znode."""
         try:
             async with self._reading(path, linearizable):
-                return self._access.database.tree.exists(path)
+                return self._handle.database.tree.exists(path)
         except NoNodeError:
             return None
 
     async def children(self, path: str, *, linearizable: bool = False) -> list[str]:
-        """Names, sorted. Raises: NoNodeError, NoAuthError."""
+        """Names of the children, sorted.
+
+        Raises: NoNodeError, NoAuthError.
+        """
         async with self._reading(path, linearizable):
-            names, _ = self._access.database.tree.get_children(path, self._access.identities)
+            names, _ = self._handle.database.tree.get_children(path, self._handle.identities)
         return names
 
     async def acl(self, path: str, *, linearizable: bool = False) -> tuple[Acl, ...]:
-        """Raises: NoNodeError, NoAuthError."""
+        """ACL of a znode.
+
+        Raises: NoNodeError, NoAuthError.
+        """
         async with self._reading(path, linearizable):
-            acl, _ = self._access.database.tree.get_acl(path, self._access.identities)
+            acl, _ = self._handle.database.tree.get_acl(path, self._handle.identities)
         return acl
 
     async def sync(self) -> None:
-        """On return local reads show whatever anybody was told before the call: of writes that were completed, and of what
-        other replicas have shown.
+        """Wait until local reads show every write that was completed before the call, and
+        everything that any replica had shown before it.
 
         Raises:
             UnavailableError: the tail of the log cannot be learnt now.
         """
-        await self._access.database.sync()
+        await self._handle.database.sync()
 
     def watch(self, path: str, *, recursive: bool = False, backlog: int = BACKLOG_MAX) -> WatchStream:
-        """Changes of a znode, which need not exist, from entering the block on: its data, its creation and deletion, and
-        those of its children; with `recursive` of everything below it, too. To lose nothing, enter first and read then.
+        """Stream of changes of a znode, which need not exist: its data, its creation and deletion,
+        and those of its children. The watch is set while the block runs. To lose nothing, enter
+        first and read then.
 
         Args:
             path: the znode.
-            recursive: everything below it as well; then changes of lists of children are not told, as those of the children are.
-            backlog: changes that wait for a slow reader; what is more is told as `Missed`.
+            recursive: also report everything below it. Changes of child lists are not reported
+                then, as the children's own changes are.
+            backlog: changes that wait for a slow reader; further ones are reported as `Missed`.
         """
         mode = WatchMode.PERSISTENT_RECURSIVE if recursive else WatchMode.PERSISTENT
-        return WatchStream(self._access, path, mode, backlog)
+        return WatchStream(self._handle, path, mode, backlog)
 
     @asynccontextmanager
     async def session(self, timeout_seconds: float = 10.0) -> AsyncIterator[Session]:
-        """A client with a session of its own, for ephemerals: they are deleted when the block ends, or so long after the
-        process has died.
+        """A client with its own session, for ephemerals. They are deleted when the block ends, or
+        one timeout after the process has died.
 
         Raises:
-            InvalidSettingError: no such timeout: from two seconds to a day.
-            UnavailableError: it is not known whether the session was made; if so, it expires.
+            InvalidSettingError: the timeout is not between two seconds and a day.
+            UnavailableError: unknown outcome; if the session was created, it expires.
         """
-
-        async with open_session(self._access, timeout_seconds) as session:
+        async with open_session(self._handle, timeout_seconds) as session:
             yield session
 
     @property
     def _origin(self) -> Origin:
-        return Origin(identities=self._access.identities)
+        return Origin(identities=self._handle.identities)
 
     async def _write(self, path: str, operation: Operation) -> Any:
         result = await self._execute(operation)
@@ -167,12 +205,12 @@ class DatabaseClient:
         return result.value
 
     async def _execute(self, operation: Operation) -> Result:
-        return await self._access.database.execute(operation, self._origin)
+        return await self._handle.database.execute(operation, self._origin)
 
     @asynccontextmanager
     async def _reading(self, path: str, linearizable: bool) -> AsyncIterator[None]:
         if linearizable:
-            await self._access.database.prepare_read()
+            await self._handle.database.prepare_read()
         try:
             yield
         except RefusedError as error:
@@ -180,43 +218,30 @@ class DatabaseClient:
         except StorageError as error:
             raise UnavailableError(f"this replica has no state to read: {error}") from error
         finally:
-            if linearizable:  # that there is no such znode is something that was read, too
-                await self._access.database.confirm()
-
-
-# FOLDED from virtuallog_database.kv.client.sessions: A client with a session of its own: it can have ephemerals, which live as long as it does.
-#
-# The session is kept alive by the replica that the program holds (`virtuallog_database.replica.session_expiry`), so it lives as long as the process and
-# its way to the log do; a program that stands still for longer than the timeout has lost it, and hears so at its next write.
-
-TIMEOUT_SECONDS: Final = (2.0, 86_400.0)
-"""The shortest is ZooKeeper's: replicas hear of sessions about once a second. The longest is a day in which nobody gets a lock of a
-program that has died."""
-HEARTBEATS: Final = 4
-"""Signs of life in one timeout. Replicas are told about once a second, of sessions that are past a third of theirs."""
-CLOSE_SECONDS: Final = 2.0
-"""How long the end of a block waits until its session is closed. Otherwise it expires."""
+            if linearizable:  # the absence of a znode is a result of a read, too
+                await self._handle.database.confirm()
 
 
 @attrs.define(eq=False)
 class Session(DatabaseClient):
-    """Use `DatabaseClient.session`. Every write fails with SessionExpiredError once the session is over."""
+    """Client with a session; made by `DatabaseClient.session`. Every write raises
+    SessionExpiredError once the session is over."""
 
     _attached: Attached
     _over: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     @property
     def id(self) -> int:
-        """As `Stat.ephemeral_owner` has it."""
+        """Id of the session, as in `Stat.ephemeral_owner`."""
         return self._attached.session
 
     @property
     def expired(self) -> bool:
-        """As far as this replica knows."""
+        """True if the session is over, as far as this replica knows."""
         return self._over.is_set()
 
     async def wait_expired(self) -> None:
-        """Return once the session is over, its ephemerals deleted: by expiry, as a rule."""
+        """Return once the session is over and its ephemerals are deleted; usually by expiry."""
         await self._over.wait()
 
     async def create_ephemeral(self, path: str, data: bytes = b"", *, sequential: bool = False) -> str:
@@ -225,12 +250,12 @@ class Session(DatabaseClient):
         return await self.create(path, data, mode=mode)
 
     def begin(self, database: Database) -> None:
-        """For `DatabaseHandle`."""
+        """Attach the session to a new database (called by `DatabaseHandle`)."""
         database.expiry.attach(self.id, self._attached.generation, lambda _: self._over.set())
 
     @property
     def _origin(self) -> Origin:
-        return Origin(self._attached.session, self._attached.generation, self._access.identities)
+        return Origin(self._attached.session, self._attached.generation, self._handle.identities)
 
     async def _execute(self, operation: Operation) -> Result:
         if self.expired:
@@ -238,29 +263,29 @@ class Session(DatabaseClient):
         return await super()._execute(operation)
 
     async def keep_alive(self) -> None:
-        """Say that the client lives, until the session is over."""
+        """Send heartbeats until the session is over."""
         while not self.expired:
-            self._access.database.expiry.heard(self.id)
-            await self._access.clock.sleep(self._attached.timeout_ms / 1000 / HEARTBEATS)
+            self._handle.database.expiry.heard(self.id)
+            await self._handle.clock.sleep(self._attached.timeout_ms / 1000 / HEARTBEATS)
 
     async def close(self) -> None:
         """End the session now, if the log can be reached in time."""
-        self._access.database.expiry.detach(self.id, self._attached.generation)
-        with self._access.clock.timeout(CLOSE_SECONDS):
+        self._handle.database.expiry.detach(self.id, self._attached.generation)
+        with self._handle.clock.timeout(CLOSE_SECONDS):
             try:
-                await self._access.database.execute(CloseSession(self.id), self._origin)
+                await self._handle.database.execute(CloseSession(self.id), self._origin)
             except UnavailableError:
                 return
 
 
 @asynccontextmanager
-async def open_session(access: DatabaseHandle, timeout_seconds: float) -> AsyncIterator[Session]:
-    """See `DatabaseClient.session`."""
+async def open_session(handle: DatabaseHandle, timeout_seconds: float) -> AsyncIterator[Session]:
+    """Implements `DatabaseClient.session`."""
     shortest, longest = TIMEOUT_SECONDS
     if not shortest <= timeout_seconds <= longest:
         raise InvalidSettingError("timeout_seconds", f"must be from {shortest:g} to {longest:g}")
-    session = Session(access, await _create_session(access, round(timeout_seconds * 1000)))
-    access.enter(session)
+    session = Session(handle, await _create_session(handle, round(timeout_seconds * 1000)))
+    handle.enter(session)
     try:
         with unwrapped_errors():
             async with trio.open_nursery() as nursery:
@@ -268,18 +293,18 @@ async def open_session(access: DatabaseHandle, timeout_seconds: float) -> AsyncI
                 yield session
                 nursery.cancel_scope.cancel()
     finally:
-        # Shielded: who leaves by cancellation has ephemerals, too. Bounded by `CLOSE_SECONDS`.
+        # Shielded: a cancelled block has ephemerals, too. Bounded by `CLOSE_SECONDS`.
         with trio.CancelScope(shield=True):
             await session.close()
-        access.leave(session)
+        handle.leave(session)
 
 
-async def _create_session(access: DatabaseHandle, timeout_ms: int) -> Attached:
+async def _create_session(handle: DatabaseHandle, timeout_ms: int) -> Attached:
     while True:
-        session = draw_session_id(access.node, access.random)
-        operation = CreateSession(session, draw_password(access.random), timeout_ms)
-        result = await access.database.execute(operation, Origin())
-        if result.error is Error.NODE_EXISTS:  # somebody has this id; that is a story for grandchildren
+        session = draw_session_id(handle.node, handle.random)
+        operation = CreateSession(session, draw_password(handle.random), timeout_ms)
+        result = await handle.database.execute(operation, Origin())
+        if result.error is Error.NODE_EXISTS:  # the id is taken (56 random bits: practically never)
             continue
         if result.error is not Error.OK:
             raise refusal(result.error, "")

@@ -1,4 +1,5 @@
-"""What clients are made from: the tree of a replica, whichever life of it there is now (`virtuallog_database.replica.host`)."""
+"""Handle from which clients are made. It follows the replica through its incarnations
+(`virtuallog_database.replica.host`)."""
 
 from __future__ import annotations
 
@@ -13,39 +14,43 @@ from virtuallog_database.tree.commands import Identity
 
 
 class HandleListener(Protocol):
-    """Who has something in the soft state of a tree: watches, a session that is attached."""
+    """Owner of soft state in a database, such as a watch or an attached session."""
 
     def begin(self, database: Database) -> None:
-        """There is a new tree, as new as the log was a moment ago; the former one is gone, with all that was in its soft state."""
+        """A new database has started, as new as the log was a moment ago. The former one is gone
+        with all its soft state."""
         ...
 
 
 @attrs.define(kw_only=True, eq=False)
 class DatabaseHandle:
-    """See above. `begin` before any client is made from it, and for each new life."""
+    """The current database of a replica, and the soft state that moves to each new one. Call
+    `begin` before making a client, and for each new incarnation."""
 
     clock: Clock
-    """Of the process."""
+    """Clock of the process."""
     random: random.Random
-    """For the ids and passwords of sessions."""
+    """Source of session ids and passwords."""
     node: int = 1
-    """Number of the node that the replica is of: session ids begin with it."""
+    """Node number of the replica; session ids begin with it."""
     identities: tuple[Identity, ...] = ()
-    """Who the client is, where ACLs ask. Whoever holds a replica can read its files anyway."""
+    """Identities of the client for ACL checks. A program with a replica can read its files anyway,
+    so these protect nothing from it."""
     database: Database = attrs.field(init=False)
-    """The present one; or the last one, while there is none. Then writes and reads raise UnavailableError."""
-    _dependents: dict[HandleListener, None] = attrs.field(factory=dict, init=False)
+    """The current database; the last one while there is none. Then writes and reads raise
+    UnavailableError."""
+    _listeners: dict[HandleListener, None] = attrs.field(factory=dict, init=False)
 
     def begin(self, database: Database) -> None:
-        """A new life begins."""
+        """Switch to the database of a new incarnation."""
         self.database = database
-        for dependent in list(self._dependents):
-            dependent.begin(database)
+        for listener in list(self._listeners):
+            listener.begin(database)
 
-    def enter(self, dependent: HandleListener) -> None:
-        """Tell it of each life; of the present one now."""
-        self._dependents[dependent] = None
-        dependent.begin(self.database)
+    def enter(self, listener: HandleListener) -> None:
+        """Register a listener: it is called for the current database now, and for each later one."""
+        self._listeners[listener] = None
+        listener.begin(self.database)
 
-    def leave(self, dependent: HandleListener) -> None:
-        del self._dependents[dependent]
+    def leave(self, listener: HandleListener) -> None:
+        del self._listeners[listener]

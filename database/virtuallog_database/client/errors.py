@@ -1,7 +1,7 @@
-"""Refusals of the tree as exceptions, one class for each that a program might want to catch.                        Pure.
+"""Refusals of the database as exceptions, one class for each that a program might want to catch.
 
-A refusal is definite: nothing was changed, and the same again will be refused again while the tree is as it is. What is not
-known (`UnavailableError`) is none of these.
+A refusal is definite: nothing was changed, and the same operation is refused again while the tree
+is as it is. An unknown outcome (`UnavailableError`) is none of these.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from virtuallog_database.tree.results import Error, Result
 
 
 class DatabaseError(TerminalError):
-    """The tree has refused; `error` says why in ZooKeeper's words, `path` where."""
+    """The database has refused. `error` gives the reason in ZooKeeper's words, `path` the znode."""
 
     def __init__(self, error: Error, path: str) -> None:
         super().__init__(f"{path}: {error.name.lower().replace('_', ' ')}" if path else error.name.lower())
@@ -23,48 +23,48 @@ class DatabaseError(TerminalError):
 
 
 class NoNodeError(DatabaseError):
-    """There is no znode of this path, or of its parent's."""
+    """The znode, or its parent, does not exist."""
 
 
 class NodeExistsError(DatabaseError):
-    """There is one already."""
+    """The znode exists already."""
 
 
 class BadVersionError(DatabaseError):
-    """The znode has another version than the one that was expected."""
+    """The znode has another version than the expected one."""
 
 
 class NotEmptyError(DatabaseError):
-    """It has children."""
+    """The znode has children."""
 
 
 class NoAuthError(DatabaseError):
-    """Its ACL does not allow this."""
+    """The ACL of the znode does not allow this."""
 
 
 class NoChildrenForEphemeralsError(DatabaseError):
-    """An ephemeral has no children."""
+    """The parent is an ephemeral, which cannot have children."""
 
 
 class SessionExpiredError(DatabaseError):
-    """The session is over, and its ephemerals are gone."""
+    """The session is over, and its ephemerals are deleted."""
 
 
 class QuotaExceededError(DatabaseError):
-    """A quota that is enforced would be exceeded."""
+    """An enforced quota would be exceeded."""
 
 
 class InvalidAclError(DatabaseError):
-    """The ACL is empty, or names what does not exist."""
+    """The ACL is empty, or names an unknown scheme or identity."""
 
 
 class BadArgumentsError(DatabaseError):
-    """Not a path, or flags that do not go together."""
+    """Not a valid path, or flags that exclude each other."""
 
 
 class TransactionError(DatabaseError):
-    """None of the operations was carried out. `index` is the first one that was refused; `results` has all, as the
-    tree answered them."""
+    """No operation of the transaction was carried out. `index` is the first refused operation;
+    `results` has the result of each, as the database returned them."""
 
     def __init__(self, error: Error, path: str, index: int, results: Sequence[Result]) -> None:
         super().__init__(error, path)
@@ -89,5 +89,5 @@ _CLASSES: Final = {
 
 
 def refusal(error: Error, path: str) -> DatabaseError:
-    """The exception for `error`, which is not OK."""
+    """The exception for `error`, which must not be OK."""
     return _CLASSES.get(error, DatabaseError)(error, path)

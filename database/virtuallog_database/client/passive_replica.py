@@ -1,12 +1,14 @@
-"""A replica of a cluster's tree in a process of your own: reads without a network, watches, and writes through the log.
+"""A replica of a cluster's database in your own process: reads without a network, watches, and
+writes through the log.
 
     async with open_replica("cluster/cluster.toml", "replica") as client:
         data, stat = await client.get("/config")            from this process' own store
         async with client.watch("/", recursive=True) as changes: ...
 
-It is passive (Zelos-Passive, SOSP'21, figure 6): the servers of the database do not know it, and the log is not kept for it. When the
-log begins later than its store ends, it begins with a server's snapshot. (Where a cluster uses TLS, snapshots are given to nodes
-only, so there this needs a certificate of one.) ACLs bind nobody here: who reads the log reads the whole tree.
+The replica is passive (Zelos-Passive, SOSP'21, figure 6): the servers of the database do not know
+it, and the log is not kept for it. If the log begins later than its store ends, it starts from a
+server's snapshot. (Where a cluster uses TLS, only nodes get snapshots, so there it needs a node's
+certificate.) ACLs are not enforced here: a process that reads the log reads the whole tree.
 """
 
 from __future__ import annotations
@@ -34,22 +36,25 @@ from virtuallog_database.rocks import open_store_directory
 from virtuallog_database.snapshots.wire import SNAPSHOTS
 
 _NODE: Final = NodeId(126)
-"""In the ids of sessions, which no node of a usual cluster draws: the highest that fits there."""
+"""Node number in session ids: the highest that fits, and one that no node of a usual cluster has."""
 _STORE_BYTES: Final = 16
 
 
 @asynccontextmanager
 async def open_replica(cluster: str | Path | ClusterFile, path: str | Path) -> AsyncIterator[DatabaseClient]:
-    """A replica in the directory `path`, for as long as the block runs, and while it ends: also a block that is cancelled can close
-    its sessions. It has caught up with the log when the block begins.
+    """Run a replica in the directory `path` while the block runs. It has caught up with the log
+    when the block begins. It still runs while the block ends, so that a cancelled block can close
+    its sessions.
 
     Args:
-        cluster: a `cluster.toml`, or what it says.
-        path: where it keeps its store, which it goes on with the next time. Made if need be; for one process at a time.
+        cluster: a `cluster.toml`, or its content.
+        path: directory of the store, which the next call resumes. Created if missing; for one
+            process at a time.
 
     Raises:
         UnavailableError, UntrustedError, InvalidSettingError: as `virtuallog.connect`.
-        CorruptionError, StorageError: the directory cannot be used, or not any more: then the block is cancelled.
+        CorruptionError, StorageError: the directory cannot be used, or failed later: then the block
+            is cancelled.
     """
     async with shielded_context(_open(cluster, Path(path))) as client:
         yield client
@@ -64,20 +69,20 @@ async def _open(cluster: str | Path | ClusterFile, path: Path) -> AsyncIterator[
                 async with trio.open_nursery() as nursery:
                     environment = attrs.evolve(log.view.environment, nursery=nursery)
                     host = await _host(log, directory, environment)
-                    access = DatabaseHandle(clock=environment.clock, random=environment.random, node=_NODE)
-                    await nursery.start(_run, host, access)
-                    yield DatabaseClient(access)
+                    handle = DatabaseHandle(clock=environment.clock, random=environment.random, node=_NODE)
+                    await nursery.start(_run, host, handle)
+                    yield DatabaseClient(handle)
                     nursery.cancel_scope.cancel()
         finally:
             await directory.close()
 
 
-async def _run(host: Host, access: DatabaseHandle, *, task_status: trio.TaskStatus[None]) -> None:
+async def _run(host: Host, handle: DatabaseHandle, *, task_status: trio.TaskStatus[None]) -> None:
     has_begun = False
 
     async def attend(life: ReplicaIncarnation) -> None:
         nonlocal has_begun
-        access.begin(life.database)
+        handle.begin(life.database)
         if not has_begun:
             has_begun = True
             task_status.started()
@@ -87,7 +92,8 @@ async def _run(host: Host, access: DatabaseHandle, *, task_status: trio.TaskStat
 
 async def _host(log: VirtualLog, directory: StoreDirectory, environment: Environment) -> Host:
     register = await log.view.current()
-    # Drawn anew each time: nobody has to know it again, and no two incarnations must be the same.
+    # Random each time: no server has to recognize this replica, and no two incarnations may be the
+    # same.
     identity = ReplicaIdentity(node=_NODE, store=environment.random.randbytes(_STORE_BYTES), boot=0)
     return Host(
         log=log,

@@ -1,4 +1,4 @@
-"""Several operations, all or none, under one zxid: ZooKeeper's multi."""
+"""Several operations under one zxid, all or none: ZooKeeper's multi."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from virtuallog_database.tree.results import Created, Error, Result
 
 @attrs.define(eq=False)
 class Transaction:
-    """Collects operations; nothing happens before `commit`. Later operations see what earlier ones do."""
+    """A builder of operations; nothing happens before `commit`. Later operations see the effects of
+    earlier ones."""
 
     _execute: Callable[[Multi], Awaitable[Result]]
     _operations: list[Create | Delete | SetData | Check] = attrs.field(factory=list, init=False)
@@ -28,7 +29,8 @@ class Transaction:
         acl: tuple[Acl, ...] = OPEN_ACL,
         ttl_ms: int = 0,
     ) -> Transaction:
-        """Returns the transaction, as the others do, so that calls can be chained."""
+        """Add a create. Returns the transaction, as the other methods do, so that calls can be
+        chained."""
         return self._add(Create(path, data, acl, mode, ttl_ms))
 
     def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Transaction:
@@ -38,19 +40,20 @@ class Transaction:
         return self._add(Delete(path, version))
 
     def check(self, path: str, version: int) -> Transaction:
-        """Refuse the whole unless the znode has this version."""
+        """Refuse the whole transaction unless the znode has this version."""
         return self._add(Check(path, version))
 
     async def commit(self) -> list[Any]:
-        """Carry all of it out: for each operation the path that was created, the `Stat` after a set, or None.
+        """Execute the operations. Returns for each the created path, the `Stat` after a set, or
+        None.
 
         Raises:
             TransactionError: refused; nothing was done.
-            SessionExpiredError: of a session that is over; nothing was done.
+            SessionExpiredError: the session is over; nothing was done.
             UnavailableError: unknown outcome: all of it or nothing.
         """
         result = await self._execute(Multi(tuple(self._operations)))
-        if result.value is None:  # not an operation was refused, but the session that asks
+        if result.value is None:  # no operation was refused, but the session
             raise refusal(result.error, "")
         results: tuple[Result, ...] = result.value
         if result.error is not Error.OK:
@@ -58,7 +61,7 @@ class Transaction:
         return [one.value.path if isinstance(one.value, Created) else one.value for one in results]
 
     def _refusal(self, result: Result, results: tuple[Result, ...]) -> TransactionError:
-        # Those behind the one that was refused are answered with RUNTIME_INCONSISTENCY, those before it with OK.
+        # Operations behind the refused one have RUNTIME_INCONSISTENCY, those before it OK.
         wrong = (Error.OK, Error.RUNTIME_INCONSISTENCY)
         for index, (one, operation) in enumerate(zip(results, self._operations, strict=True)):
             if one.error not in wrong:

@@ -1,7 +1,7 @@
-"""Changes of the tree as a stream: an async iterator over what a watch tells.
+"""Changes of the tree as an async iterator, fed by a watch.
 
-A watch tells of changes in their order, and a reader that is slower than they come has them wait here, up to a bound. Beyond it
-changes are dropped, and the stream says so where they would have stood: whoever wants to know the state reads it again.
+Changes come in their order. If the reader is slower, they wait here up to a bound. Beyond it they
+are dropped, and the stream reports so at their place: a reader that needs the state reads it again.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from virtuallog_database.tree.results import ChangeKind
 from virtuallog_database.tree.watches import WatchMode
 
 BACKLOG_MAX: Final = 1024
-"""Changes that wait for one reader: a burst of one full group of commands, some 200 KB with usual paths."""
+"""Changes that wait for one reader: a burst of one full group of commands, some 200 KB with usual
+paths."""
 
 
 @attrs.frozen
 class Changed:
-    """Something happened to the znode `path`, by the command `zxid`. Reads of the same replica show it."""
+    """The znode `path` was changed by the command `zxid`. Reads of the same replica show it."""
 
     kind: ChangeKind
     path: str
@@ -34,11 +35,11 @@ class Changed:
 
 @attrs.frozen
 class Missed:
-    """Changes were dropped here, up to the command `zxid`, since the reader was too slow, or since the replica has put a snapshot
-    in their place. Read again what you watch: that shows them all."""
+    """Changes up to the command `zxid` were dropped here: the reader was too slow, or the replica
+    has installed a snapshot instead of them. Read the watched znodes again: that shows all changes."""
 
     count: int
-    """So many; 0: nobody knows."""
+    """Number of dropped changes; 0 if unknown."""
     zxid: int
 
 
@@ -47,31 +48,31 @@ Event: TypeAlias = Changed | Missed
 
 @attrs.define(eq=False)
 class WatchStream:
-    """An async iterator and a context manager: the watch is set from entering the block until leaving it. For one task.
+    """Async iterator and context manager: the watch is set while the block runs. For one task.
 
     Raises:
         BusyResourceError (of trio): entered within its own block.
     """
 
-    _access: DatabaseHandle
+    _handle: DatabaseHandle
     _path: str
     _mode: WatchMode
     _backlog: int = BACKLOG_MAX
     _events: deque[Event] = attrs.field(factory=deque, init=False)
     _came: trio.Event = attrs.field(factory=trio.Event, init=False)
     _database: Database | None = attrs.field(default=None, init=False)
-    """Where the watch is set."""
+    """The database in which the watch is set. None outside the block."""
 
     async def __aenter__(self) -> WatchStream:
         if self._database is not None:
             raise trio.BusyResourceError("a stream of changes is for one block at a time")
-        self._access.enter(self)
+        self._handle.enter(self)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._access.leave(self)
+        self._handle.leave(self)
         if self._database is not None:
             self._database.watches.remove_all(self)
             self._database = None
@@ -80,7 +81,7 @@ class WatchStream:
         return self
 
     async def __anext__(self) -> Event:
-        """The next change; waits for it. Cancelled, nothing is lost."""
+        """The next change; waits for it. A cancelled call loses nothing."""
         await trio.lowlevel.checkpoint()
         while not self._events:
             self._came = trio.Event()
@@ -88,7 +89,7 @@ class WatchStream:
         return self._events.popleft()
 
     def begin(self, database: Database) -> None:
-        """For `DatabaseHandle`."""
+        """Set the watch in a new database (called by `DatabaseHandle`)."""
         former, self._database = self._database, database
         database.watches.add(self._path, self, self._mode)
         if former is not None:
@@ -96,11 +97,11 @@ class WatchStream:
 
     @property
     def identities(self) -> tuple[Identity, ...]:
-        """For `Watches`."""
-        return self._access.identities
+        """Identities for ACL checks (read by `Watches`)."""
+        return self._handle.identities
 
     def fire(self, kind: ChangeKind, path: str, zxid: int) -> None:
-        """For `Watches`."""
+        """Queue one change (called by `Watches`)."""
         if len(self._events) >= self._backlog:
             self._miss(1, zxid)
         else:
@@ -108,7 +109,8 @@ class WatchStream:
             self._came.set()
 
     def _miss(self, count: int, zxid: int) -> None:
-        """At the end of what waits, which holds one more than the backlog then."""
+        """Report missed changes at the end of the queue, which then holds one more than the
+        backlog."""
         last = self._events[-1] if self._events else None
         if isinstance(last, Missed):
             self._events[-1] = Missed(last.count + count if last.count and count else 0, zxid)

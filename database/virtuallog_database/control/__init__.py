@@ -1,1 +1,2 @@
-"""What servers of a database are asked: by operators, by nodes before they trim, by whoever needs the log kept."""
+"""Requests to servers of a database: from operators, from nodes before they trim, and from clients
+that need the log kept."""

@@ -1,4 +1,10 @@
-"""Asks one replica of the database that serves: whatever is in the state, or gets there, is the same at all of them."""
+"""Calls one serving replica of the database, and holds the log through it. Any replica will do: the
+state is the same at all of them.
+
+`place_hold` keeps the log from a position on for a client that is no server: a job, or a stream. A
+hold is a name and a position. It is in the state of the database, so it outlives the client that
+placed it, until it is moved or released by its name (`virtuallog database release NAME`).
+"""
 
 from __future__ import annotations
 
@@ -13,15 +19,15 @@ from virtuallog.contract.types import LogPosition, NodeId
 from virtuallog_database.control.messages import SERVING, DatabaseStatus, GetDatabaseStatus, PlaceHold
 
 ANSWER_SECONDS: Final = 10.0
-"""For one question; each is an entry in the log at most."""
+"""Timeout of one request; each is at most one entry in the log."""
 
 
 async def call_any_replica(services: Services, nodes: Iterable[NodeId], request: Request[ReplyT]) -> ReplyT:
-    """The answer of one replica that serves.
+    """The reply of one serving replica.
 
     Raises:
-        UnavailableError: none does, or it did not answer in time: the outcome is unknown.
-        VirtualLogError: what it answered.
+        UnavailableError: none serves, or it did not reply in time: the outcome is unknown.
+        VirtualLogError: the error that it replied.
     """
     answers = await statuses(services, nodes)
     for node, answer in answers.items():
@@ -32,7 +38,7 @@ async def call_any_replica(services: Services, nodes: Iterable[NodeId], request:
 
 
 async def statuses(services: Services, nodes: Iterable[NodeId]) -> Mapping[NodeId, Outcome[DatabaseStatus]]:
-    """Of each of these nodes, or why there is none."""
+    """Status of each node, or the error that stands in for it."""
     return await call_each(services, nodes, GetDatabaseStatus())
 
 
@@ -40,25 +46,21 @@ def _reason(answer: Outcome[DatabaseStatus]) -> str:
     return str(answer) if isinstance(answer, VirtualLogError) else answer.waiting_for or answer.state
 
 
-# FOLDED from virtuallog_database.control.holding: Keeps the log of a database from a position on, for somebody who is none of its servers: a job, a stream.
-#
-# A hold is a name and a position. It is in the state of the database, so it outlives whoever has placed it, until it is moved or
-# released by its name (`virtuallog database release NAME`).
-
-
 async def place_hold(log: VirtualLog, name: str, position: LogPosition) -> None:
-    """Keep the log from `position` on, without an end; a hold of this name moves there.
+    """Keep the log from `position` on, without an end. An existing hold of this name moves there.
 
     Args:
-        log: whose client knows the interface `DATABASE`, with a certificate of an administrator.
-        name: of the hold.
-        position: may be behind where the hold is.
+        log: its client must know the interface `DATABASE`, and have a certificate of an
+            administrator.
+        name: name of the hold.
+        position: may be before the position of the existing hold.
 
     Raises:
         UnsupportedError: no database stands on this log.
-        TrimmedError: some of that may be gone; nothing was done.
-        UnavailableError: no server of the database can be used, or the outcome is unknown. It may be placed again.
-        VirtualLogError: of the server: there are too many holds, or we may not place any.
+        TrimmedError: some of that range may be trimmed already; nothing was done.
+        UnavailableError: no server of the database can be used, or the outcome is unknown. May be
+            called again.
+        VirtualLogError: the server refused: too many holds, or no permission.
     """
     await _check_database(log)
     request = PlaceHold(name=name, position=position, milliseconds=0)
@@ -66,7 +68,8 @@ async def place_hold(log: VirtualLog, name: str, position: LogPosition) -> None:
 
 
 async def find_hold(log: VirtualLog, name: str) -> LogPosition | None:
-    """From where on a hold of this name keeps the log, as far as one of the servers knows: it may have moved since.
+    """Position of the hold of this name, as one of the servers knows it; it may have moved since.
+    None if there is no such hold.
 
     Raises:
         UnsupportedError, UnavailableError: as of `place_hold`.

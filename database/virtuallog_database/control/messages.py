@@ -1,4 +1,5 @@
-"""What operators ask a server of the database (`virtuallog database ...`), and nodes before they trim.              Pure."""
+"""Messages to a server of the database, from operators (`virtuallog database ...`) and from nodes
+before they trim."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import attrs
 from virtuallog.contract.ports import Request
 
 SERVING: Final = "serving"
-"""The state of a replica that can be used."""
+"""State of a replica that can be used."""
 
 
 @attrs.frozen(kw_only=True)
@@ -18,9 +19,9 @@ class MemberStatus:
 
     name: str
     durable: int
-    """It has a durable snapshot of all below this position."""
+    """Everything below this position is in a durable snapshot of this replica."""
     heard: int
-    """Where in the log it last announced itself."""
+    """Log position of its last announcement."""
 
 
 @attrs.frozen(kw_only=True)
@@ -30,64 +31,66 @@ class HoldStatus:
     name: str
     position: int
     milliseconds: int
-    """Dropped if not renewed for so long; 0: never."""
+    """Lifetime without a renewal; 0 if unlimited."""
 
 
 @attrs.frozen(kw_only=True)
 class DatabaseStatus:
-    """One replica, as it is now, without asking anybody."""
+    """One replica as it is now, without asking another node."""
 
     state: str
     """'opening', 'restoring', 'catching up', 'serving'."""
     waiting_for: str = ""
-    """What keeps it from restoring a snapshot."""
+    """The obstacle to restoring a snapshot; empty if there is none."""
     cursor: int = 0
     """First position that is not applied here."""
     known_tail: int = 0
-    """The highest tail that this node has seen: what is between is what the replica lags behind."""
+    """Highest tail that this node has seen; minus `cursor` it is the lag of the replica."""
     zxid: int = 0
     snapshot: int = 0
-    """Position of its newest durable snapshot; 0: none."""
+    """Position of its newest durable snapshot; 0 if there is none."""
     clients: int = 0
     """Connections of clients."""
     allowed: int = 0
-    """What nobody needs any more, as far as is known here: the log may be trimmed up to this."""
+    """Position up to which the log may be trimmed, as far as this replica knows."""
     members: tuple[MemberStatus, ...] = ()
     holds: tuple[HoldStatus, ...] = ()
     engines: tuple[str, ...] = ()
-    """The stack, from the base up."""
+    """Names of the stack's engines, from the base up."""
     disabled: tuple[str, ...] = ()
-    """Those of them that were switched off."""
+    """Names of the engines that are switched off."""
 
 
 @attrs.frozen
 class GetDatabaseStatus(Request[DatabaseStatus]):
-    """Fails with UnavailableError while the role is not open."""
+    """Ask for the status of this replica. Fails with UnavailableError while the role is not open."""
 
 
 @attrs.frozen(kw_only=True)
 class Allowed:
-    """Up to where the log may be trimmed."""
+    """Position up to which the log may be trimmed."""
 
     position: int
     reasons: tuple[str, ...]
-    """Who needs what comes then: 'replica 2-ab12', 'hold backup'."""
+    """Replicas and holds that need the log from there on: 'replica 2-ab12', 'hold backup'."""
 
 
 @attrs.frozen
 class FindAllowedTrim(Request[Allowed]):
-    """As of a moment after the call: the replica reads the log up to its tail first. Fails with UnavailableError: not known."""
+    """Ask for the allowed trim position as of a moment after the call: the replica reads the log up
+    to its tail first. Fails with UnavailableError if that is not known."""
 
 
 @attrs.frozen
 class Done:
-    """It is in the log, and applied here."""
+    """The command is in the log, and applied here."""
 
 
 @attrs.frozen(kw_only=True)
 class PlaceHold(Request[Done]):
-    """Keep the log from `position` on; a hold of this name is renewed. Fails with TrimmedError if some of it may be gone
-    already: nothing was placed, and a hold of this name that is there stays."""
+    """Keep the log from `position` on; an existing hold of this name is renewed. Fails with
+    TrimmedError if some of it may be trimmed already: nothing was placed, and an existing hold of
+    this name stays."""
 
     name: str
     position: int
@@ -96,34 +99,35 @@ class PlaceHold(Request[Done]):
 
 @attrs.frozen
 class ReleaseHold(Request[Done]):
-    """Drop a hold; none of this name is no error."""
+    """Drop a hold; a missing one is no error."""
 
     name: str
 
 
 @attrs.frozen
 class EjectReplica(Request[Done]):
-    """Take a replica out of the view: it does not come back. One that is not in the view is no error."""
+    """Remove a replica from the view for good. One that is not in the view is no error."""
 
     name: str
 
 
 @attrs.frozen(kw_only=True)
 class Compared:
-    """Where in the log the states are compared."""
+    """Log position at which the states are compared."""
 
     position: int
 
 
 @attrs.frozen
 class CompareChecksums(Request[Compared]):
-    """Let every replica compute a digest of its state at one position of the log, and tell it through the log. Answered at once:
-    a replica whose state is not that of the majority stops, and says so in its status."""
+    """Let every replica compute a digest of its state at one log position, and report it through
+    the log. Replies at once. A replica whose state differs from the majority's stops, and says so
+    in its status."""
 
 
 @attrs.frozen(kw_only=True)
 class RawWrite:
-    """One pair of the local store; without a value it is deleted."""
+    """One pair of the local store; deleted if the value is None."""
 
     key: bytes
     value: bytes | None
@@ -131,15 +135,17 @@ class RawWrite:
 
 @attrs.frozen(kw_only=True)
 class WriteRaw(Request[Done]):
-    """BrainDoctorEngine: write to the local store of every replica, past everything that gives it a meaning. For emergencies."""
+    """Write to the local store of every replica, past all interpretation (BrainDoctorEngine). For
+    emergencies."""
 
     writes: tuple[RawWrite, ...]
 
 
 @attrs.frozen(kw_only=True)
 class SetEngine(Request[Done]):
-    """Let an engine take effect from one position of the log on, on every replica, or no more. Refused with
-    UnsupportedError as long as a replica of the view does not know it; to disable it, as long as none does."""
+    """Enable or disable an engine from one log position on, on every replica. Fails with
+    UnsupportedError while a replica of the view does not know the engine; when disabling, while
+    none knows it."""
 
     name: str
     enabled: bool

@@ -1,4 +1,4 @@
-"""Pairs what servers of the database are asked with the methods of its Cap'n Proto interface."""
+"""Cap'n Proto interface of a database's server: a method for each message."""
 
 from __future__ import annotations
 
@@ -39,4 +39,4 @@ DATABASE: Final = Interface(
 )
 
 INTERFACES: Final = (SNAPSHOTS, DATABASE)
-"""All that a database role answers."""
+"""Interfaces that a database role serves."""

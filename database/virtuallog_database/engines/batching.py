@@ -1,14 +1,17 @@
-"""Group commit: commands that wait together become one log entry, applied in one transaction (SOSP'21, section 4).
+"""Group commit: commands that wait together become one log entry, applied in one transaction
+(SOSP'21, section 4).
 
     propose ... propose          commands of clients
           |
-        waiting --> group --> below          several groups are under way
+        waiting --> group --> below          several groups are in flight
 
-In Python the cost per call rules: what an entry costs on its way through engines, log and disk is shared by all commands of
-its group. A command that is alone leaves at once; a crowd that asks in one turn of the scheduler leaves together at its end.
+In Python the cost per call dominates. All commands of a group share the cost of one entry in
+engines, log and disk. A lone command leaves at once. Commands that are proposed in one scheduler
+turn leave together at its end.
 
-Header: the end of each command in the payload, u32, little-endian. An entry without it is passed up as it is.
-If a command raises a deterministic error, only what it did is taken back; its proposer is told, the others go on.
+Header: the end of each command in the payload, u32, little-endian. An entry without it is passed up
+unchanged. If a command raises a deterministic error, only its own effects are rolled back. Its
+proposer gets the error; the other commands go on.
 """
 
 from __future__ import annotations
@@ -36,20 +39,23 @@ NAME: Final = "batching"
 
 @attrs.frozen(kw_only=True)
 class BatchingSettings:
-    """How groups are made.
+    """Limits of groups.
 
     Raises:
         InvalidSettingError: when made, if a group would be larger than a log entry may be.
     """
 
     command_bytes_max: int = 3 << 20
-    """A larger command is refused: the log takes entries of 4 MiB, headers included. ZooKeeper's own limit is 1 MiB."""
+    """Largest command. The log takes entries of 4 MiB, headers included; ZooKeeper's own limit is 1
+    MiB."""
     group_bytes: int = 256 << 10
-    """A group takes waiting commands until it would exceed this (one larger command may)."""
+    """Bytes of a group. Waiting commands are added until they would exceed it; one larger command
+    is allowed."""
     group_commands: int = 1024
-    """The same, counted; one of many operations counts as many. What is applied at a stretch keeps everybody else waiting, some 10 ms then."""
+    """Commands in a group, where one of many operations counts as many. All other tasks wait while
+    a group is applied, some 10 ms then."""
     window: int = 8
-    """Groups under way. More helps over long distances, fewer keeps groups larger."""
+    """Groups in flight. More helps over long distances, fewer keeps groups larger."""
 
     def __attrs_post_init__(self) -> None:
         if self.command_bytes_max + self.group_bytes + 4 * self.group_commands > (4 << 20) - 4096:
@@ -58,22 +64,15 @@ class BatchingSettings:
 
 @attrs.frozen
 class AppliedGroup:
-    """What became of a group: the result of `apply` for its entry."""
+    """Result of `apply` for the entry of a group."""
 
     commands: Sequence[Entry]
     results: Sequence[Any]
 
 
 @attrs.define(eq=False)
-class _Way:
-    """A group under way: whom to tell."""
-
-    dones: Sequence[Done]
-
-
-@attrs.define(eq=False)
 class BatchingEngine(Layer):
-    """See above. Commands under way and waiting are bounded by whoever proposes."""
+    """Combines commands into groups. The proposer must limit commands in flight."""
 
     name: ClassVar[str] = NAME
 
@@ -81,17 +80,17 @@ class BatchingEngine(Layer):
     _commands: list[bytes] = attrs.field(factory=list, init=False)
     _dones: list[Done] = attrs.field(factory=list, init=False)
     _weights: list[int] = attrs.field(factory=list, init=False)
-    """Operations of each command."""
+    """Number of operations of each waiting command."""
     _bytes: int = attrs.field(default=0, init=False)
-    """Of the commands that wait."""
+    """Bytes of the waiting commands."""
     _operations: int = attrs.field(default=0, init=False)
-    """The same."""
+    """Operations of the waiting commands."""
     _groups: int = attrs.field(default=0, init=False)
-    """Under way."""
-    _company: int = attrs.field(default=0, init=False)
-    """Commands in them."""
+    """Groups in flight."""
+    _commands_in_flight: int = attrs.field(default=0, init=False)
+    """Commands in the groups in flight."""
     _was_alone: bool = attrs.field(default=True, init=False)
-    """The last group had one command."""
+    """True if the last group had one command."""
     _work: trio.Event = attrs.field(factory=trio.Event, init=False)
     _sizes: Histogram = attrs.field(
         factory=lambda: Histogram("virtuallog_database_group_commands", "Commands in a group.", COUNTS), init=False
@@ -107,7 +106,7 @@ class BatchingEngine(Layer):
         if self.stopped is not None:
             done(self.stopped)
             return
-        if entry.headers:  # of an engine above; it keeps its place in the order, and its headers
+        if entry.headers:  # from an engine above: it keeps its place in the order, and its headers
             self._cut_all()
             self.below.propose(entry, done)
             return
@@ -117,13 +116,14 @@ class BatchingEngine(Layer):
         self._bytes += size
         self._operations += entry.operations
         if self._was_alone and not self._groups:
-            # As in the appender: who is alone, and was so before, need not wait for others until the end of the turn.
+            # As in the appender: a command that is alone, as the one before it, need not wait for
+            # others until the end of the turn.
             self._cut()
         else:
             self._work.set()
 
     async def run(self) -> None:
-        """Cut what waits at the end of each turn in which something came, or came back."""
+        """Cut a group at the end of each turn in which commands arrived or groups completed."""
         while True:
             await self._work.wait()
             self._work = trio.Event()
@@ -132,10 +132,11 @@ class BatchingEngine(Layer):
 
     @property
     def _has_room(self) -> bool:
-        """Whether a group should leave now; few commands wait for others while many are under way."""
+        """True if a group should leave now. While many groups are in flight, a few commands wait
+        for more."""
         waiting = len(self._commands)
         return not self._groups or (
-            self._groups < self.settings.window and waiting * IN_FLIGHT_RATIO_MAX >= self._company
+            self._groups < self.settings.window and waiting * IN_FLIGHT_RATIO_MAX >= self._commands_in_flight
         )
 
     def _cut_all(self) -> None:
@@ -147,13 +148,13 @@ class BatchingEngine(Layer):
         count = len(commands)
         self._was_alone = count == 1
         self._groups += 1
-        self._company += count
+        self._commands_in_flight += count
         self._sizes.observe(count)
         entry = Entry(b"".join(commands), {self.name: pack_ends(commands)})
 
         def done(outcome: Outcome[Any]) -> None:
             self._groups -= 1
-            self._company -= count
+            self._commands_in_flight -= count
             _tell(dones, outcome)
             if self._commands:
                 self._work.set()
@@ -161,7 +162,7 @@ class BatchingEngine(Layer):
         self.below.propose(entry, done)
 
     def _take(self) -> tuple[list[bytes], list[Done]]:
-        """The commands of the next group, and whom to tell."""
+        """Commands of the next group, and their callbacks."""
         count = len(self._commands)
         if self._bytes > self.settings.group_bytes or self._operations > self.settings.group_commands:
             count = self._fitting()
@@ -173,7 +174,7 @@ class BatchingEngine(Layer):
         return commands, dones
 
     def _fitting(self) -> int:
-        """How many fit in a group: at least one."""
+        """Number of waiting commands that fit in a group: at least one."""
         size = operations = 0
         settings = self.settings
         for count, (command, weight) in enumerate(zip(self._commands, self._weights, strict=True)):
@@ -201,8 +202,8 @@ class BatchingEngine(Layer):
     def _apply_group(
         self, transaction: StoreTransaction, commands: Sequence[Entry], position: LogPosition
     ) -> list[Any]:
-        """Apply the commands with one savepoint for all. If one raises a deterministic error, which is rare, all are taken back, and applied
-        again with a savepoint each."""
+        """Apply the commands with one savepoint for all. If one raises a deterministic error, which
+        is rare, roll back all, and apply them again with a savepoint each."""
         apply, savepoint = self.above.apply, transaction.savepoint()
         try:
             results = [apply(transaction, command, position) for command in commands]
@@ -218,7 +219,7 @@ class BatchingEngine(Layer):
         results, savepoint = [], transaction.next_savepoint
         for command in commands:
             results.append(self.apply_above(transaction, command, position))
-            transaction.release(savepoint)  # a command that is applied is taken back with its group, or not at all
+            transaction.release(savepoint)  # an applied command is rolled back with its group, or not at all
         return results
 
     def post_apply(self, entry: Entry, position: LogPosition, result: Any) -> None:
@@ -242,10 +243,10 @@ def _tell(dones: Sequence[Done], outcome: Outcome[Any]) -> None:
 
 
 def commands_of_untrusted(entry: Entry) -> list[bytes]:
-    """The commands of the application in an entry: those of a group, or the one that travels alone, or none.
+    """The application's commands in an entry: those of a group, the single one, or none.
 
     Raises:
-        MalformedError: a group whose commands do not add up.
+        MalformedError: the commands of a group do not add up.
     """
     header = entry.headers.get(NAME)
     if header is not None:
@@ -254,7 +255,7 @@ def commands_of_untrusted(entry: Entry) -> list[bytes]:
 
 
 def _cut_untrusted(header: bytes, payload: bytes) -> list[bytes]:
-    """The commands of a group.
+    """Commands of a group.
 
     Raises:
         MalformedError: they do not add up to the payload.

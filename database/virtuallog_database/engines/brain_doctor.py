@@ -1,11 +1,12 @@
 """Raw writes to the store of every replica, through the log: for emergencies (SOSP'21, section 4).
 
-When a bug has left something in the state that no command of the application can mend, or that makes `apply` fail, an operator
-says which keys to put and to delete. All replicas do it at the same position, so they stay alike. The engine knows nothing
-of what the keys mean, and breaks the rule that nobody writes the state of others; the cursor alone is out of reach.
+A bug may leave something in the state that no command of the application can repair, or that makes
+`apply` fail. Then an operator names keys to put and to delete. All replicas do so at the same
+position, so they stay equal. The engine knows nothing of what the keys mean, and breaks the rule
+that each engine writes its own state only. Only the cursor is out of reach.
 
-Header: number of writes u32; for each: key length u32, key, 1 and value length u32 and value, or 0 to delete; little-endian.
-Afterwards every layer and the application make their soft state anew.
+Header: number of writes u32; for each: key length u32, key, 1 and value length u32 and value, or 0
+to delete; little-endian. Afterwards every layer and the application reload their soft state.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ _LENGTH: Final = struct.Struct("<I")
 
 @attrs.define(eq=False)
 class BrainDoctorEngine(Layer):
-    """See above."""
+    """Applies raw writes of operators."""
 
     name: ClassVar[str] = "brain_doctor"
 
     reload: Callable[[], None] = attrs.field(default=lambda: None, init=False)
-    """Makes all soft state from the store; set by whoever builds the stack."""
+    """Reloads all soft state from the store; set by the builder of the stack."""
 
     def operate(self, writes: Mapping[bytes, bytes | None], done: Done) -> None:
-        """Put these pairs into the store of every replica, and delete where the value is None, in one step. `done` hears None
-        when it is done here, or an error, as of `propose`.
+        """Put these pairs into the store of every replica, and delete where the value is None, in
+        one step. `done` gets None once that is applied here, or an error, as of `propose`.
 
         Raises:
             InvalidSettingError: the cursor is among the keys; nothing was done.
@@ -56,7 +57,9 @@ class BrainDoctorEngine(Layer):
                 transaction.delete(key)
             else:
                 transaction.put(key, value)
-        transaction.ends_here = True  # all is loaded anew: from a store that has nothing of later entries yet
+        transaction.ends_here = (
+            True  # soft state is reloaded, and the store must not have effects of later entries by then
+        )
         return None
 
     def post_apply(self, entry: Entry, position: LogPosition, result: Any) -> None:
@@ -75,7 +78,7 @@ def encode(writes: Mapping[bytes, bytes | None]) -> bytes:
 
 
 def parse_untrusted(header: bytes) -> dict[bytes, bytes | None]:
-    """The writes of a command.
+    """Parse the writes of a command.
 
     Raises:
         MalformedError: no such command, or one that writes the cursor. All replicas agree on that.

@@ -1,18 +1,21 @@
-"""Checksums: do all replicas still have the same state? Compared through the log, at one and the same position.
+"""Checksums: compare the states of all replicas at one position, through the log.
 
-The state is a function of the log, if every error of `apply` is told apart rightly, no engine asks a clock, every replica
-runs the same code and no disk lies. When one of these fails, nobody notices by himself, and the replicas drift apart. So now
-and then somebody puts a `Compare` into the log. Its transaction ends with it, so each replica can take a snapshot of its store at
-exactly this position; it folds all pairs of it, slowly and besides its work, and reports the digests of each part through the log. The
-state counts the reports. A replica whose digests are not those of the majority stops itself: CorruptionError, with the
-parts that differ. It is to be wiped, and then restored from another one's snapshot.
+The state is a function of the log if every error of `apply` is classified rightly, no engine reads
+a clock, every replica runs the same code, and no disk lies. If one of these fails, the replicas
+drift apart unnoticed. So regularly some replica puts a `Compare` into the log. The transaction ends
+with it, so each replica can snapshot its store at exactly this position. Each folds all pairs,
+slowly and beside its work, and reports the digests of each part through the log. The state counts
+the reports. A replica whose digests differ from the majority's stops itself with CorruptionError,
+which names the parts that differ. It must be wiped, and then restored from another replica's
+snapshot.
 
 Rules:
-* What is compared is everything in the store but nothing else: soft state is not looked at.
-* A replica believes a majority of the view as it was at the command, not of those who have reported.
-* Without a majority (two replicas that differ, say) nobody stops: nobody knows who is right. That shows in the metrics.
-* Digests are remembered by the process that has made them. A replica that is restarted with a state that is wrong is found by the
-  next comparison; one is made soon after each start.
+* The comparison covers everything in the store and nothing else: soft state is not compared.
+* A replica believes a majority of the view as of the command, not of those that have reported.
+* Without a majority (two replicas that differ, say) none stops, as it is unknown which is right.
+  The metrics show it.
+* Digests are remembered by the process that made them. A replica restarted with a wrong state is
+  found by the next comparison; one is made soon after each start.
 """
 
 from __future__ import annotations
@@ -36,44 +39,45 @@ from virtuallog_database.transaction import StoreTransaction
 
 NAME: Final = "checksums"
 ROUNDS_MAX: Final = 4
-"""Comparisons that the state remembers: reports of an older one come too late."""
+"""Comparisons that the state remembers: reports for an older one come too late."""
 _CHUNK: Final = 256
-"""Pairs that are folded at a time, some 0.5 ms."""
+"""Pairs folded at a time, some 0.5 ms."""
 
 
 @attrs.frozen(kw_only=True)
 class ChecksumSettings:
-    """Times in seconds."""
+    """Settings of comparisons. Times in seconds."""
 
     period_seconds: float = 600.0
-    """How often states are compared: how long a difference stays hidden. 0: never."""
+    """Interval of comparisons, and so how long a difference may stay hidden. 0: never compare."""
     first_seconds: float = 30.0
-    """How long after its start a replica asks for the first comparison."""
+    """Time from a replica's start to the first comparison that it requests."""
     pause_seconds: float = 0.01
-    """Between two chunks of 256 pairs. A million pairs take 40 s then, at a twentieth of the time of a processor."""
+    """Pause between two chunks of 256 pairs. A million pairs take 40 s then, at a twentieth of a
+    processor's time."""
 
 
 @attrs.frozen
 class Compare:
-    """Everybody is to report the digests of the state as it is once this is applied."""
+    """Command: every replica shall report the digests of its state right after this command."""
 
 
 @attrs.frozen
 class Report:
-    """The digests of one replica."""
+    """Command: the digests of one replica."""
 
     compared: LogPosition
-    """Where the command was."""
+    """Position of the `Compare` command."""
     replica: str
     digests: Mapping[str, str]
 
 
 @attrs.frozen
 class Round:
-    """One comparison."""
+    """One comparison in the state."""
 
     voters: int
-    """How many replicas were in the view."""
+    """Number of replicas in the view."""
 
 
 _RECORDS: Final = Vocabulary((Round, Report))
@@ -81,7 +85,7 @@ _SECTION: Final = section(NAME)
 
 
 def begin(transaction: StoreTransaction, position: LogPosition) -> None:
-    """A comparison starts here."""
+    """Start a comparison."""
     rounds = {key[: len(_SECTION) + 8] for key, _ in _stored(transaction)}
     for prefix in sorted(rounds)[: max(0, len(rounds) + 1 - ROUNDS_MAX)]:
         for key, _ in transaction.scan((prefix, prefix + b"\xff"), view.MEMBERS_MAX + 1):
@@ -91,7 +95,7 @@ def begin(transaction: StoreTransaction, position: LogPosition) -> None:
 
 
 def report(transaction: StoreTransaction, command: Report) -> Mapping[str, str] | None:
-    """One more report. Returns the digests that a majority has, if there is one."""
+    """Add one report. Returns the digests that a majority has. None if there is no majority."""
     prefix = _round(command.compared)
     stored = transaction.get(prefix)
     present = transaction.scan((prefix + b"/", prefix + b"0"), view.MEMBERS_MAX)
@@ -112,23 +116,24 @@ def _round(position: int) -> bytes:
 
 @attrs.define(eq=False)
 class ChecksumEngine(CommandLayer):
-    """See the module."""
+    """Compares this replica's state with the majority's."""
 
     name: ClassVar[str] = NAME
     vocabulary: ClassVar[Vocabulary] = Vocabulary((Compare, Report))
 
     settings: ChecksumSettings = attrs.field(factory=ChecksumSettings, kw_only=True)
     _own: dict[int, Mapping[str, str]] = attrs.field(factory=dict, init=False)
-    """Our digests, by the positions of comparisons; the newest few."""
+    """This replica's digests by the position of the comparison; the newest few."""
     _to_fold: tuple[LogPosition, StoreReader] | None = attrs.field(default=None, init=False)
     _wake: trio.Event = attrs.field(factory=trio.Event, init=False)
     _next: float = attrs.field(default=0.0, init=False)
-    """When to ask for a comparison, by our monotonic clock."""
+    """Monotonic time at which to request a comparison."""
     _agreed: LogPosition | None = attrs.field(default=None, init=False)
-    """The newest comparison in which we were one of the majority."""
+    """Newest comparison in which this replica agreed with the majority. None if there was none."""
 
     async def compare(self) -> LogPosition:
-        """Have all replicas compare their states now; returns where in the log that is. Raises UnavailableError."""
+        """Let all replicas compare their states now; returns the log position. Raises
+        UnavailableError."""
         position: LogPosition = await self.command(Compare())
         return position
 
@@ -145,8 +150,8 @@ class ChecksumEngine(CommandLayer):
         return None
 
     def _compare(self, position: int, theirs: Mapping[str, str] | None) -> None:
-        """Stop ourselves, if we are not as the majority is. The one place where `apply` looks at soft state: it changes
-        nothing but whether this replica goes on."""
+        """Stop this replica if its digests differ from the majority's. The one place where `apply`
+        reads soft state: it only decides if this replica goes on."""
         ours = self._own.get(position)
         if ours is None or theirs is None:
             return
@@ -184,8 +189,8 @@ class ChecksumEngine(CommandLayer):
                 await self._report(Report(position, self.context.identity.name, self._own[position]))
 
     async def _fold(self) -> LogPosition | None:
-        """Make our digests for the newest comparison; returns where it was, if they are made. The snapshot is gone when this returns: it
-        keeps on the disk whatever is overwritten."""
+        """Make digests for the newest comparison; returns its position. None if none were made. The
+        snapshot is released before the return: it keeps overwritten values on the disk."""
         if self._to_fold is None:
             return None
         (position, state), self._to_fold = self._to_fold, None
@@ -197,7 +202,7 @@ class ChecksumEngine(CommandLayer):
             start = pairs[-1][0] + b"\0"
             await self.context.environment.clock.sleep(self.settings.pause_seconds)
             if self._wake.is_set():
-                return None  # a newer comparison: the snapshot of this one must not be kept for long
+                return None  # a newer comparison has begun: the snapshot of this one must not be kept for long
         self._own[position] = fold.finish()
         for older in sorted(self._own)[:-ROUNDS_MAX]:
             del self._own[older]

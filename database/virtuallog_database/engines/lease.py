@@ -1,26 +1,31 @@
-"""Lease: the replica that has it reads without a tail check, and still reads every completed write (SOSP'21, section 4).
+"""Lease: the replica that has it reads without a tail check, and still reads every completed write
+(SOSP'21, section 4).
 
-Its `prepare_read` returns at once, while by its own clock it may rely on the lease. What makes that linearizable:
+Its `prepare_read` returns at once, as long as by its own clock it may rely on the lease. That is
+linearizable for these reasons:
 
-1. While a lease is in force, a write that another replica has proposed completes there only once the *holder* has applied
-   it. The holder says so through the log (`Confirm`), once per round trip. Nobody's write is refused; those of others take two round
-   trips. So whatever is completed is in the holder's store, and the holder need not ask the log.
-2. The holder relies on the lease until `duration * (1 - drift)` after it has *proposed* the newest renewal that was applied. Others
-   propose to end the lease when, since they have *applied* the newest renewal, `duration * (1 + drift)` have passed; the command names
-   the number of renewals, and does nothing if there was another one. An entry is proposed before it is applied. So when the
-   lease ends in the log, the holder has stopped to rely on it, as long as no clock runs wrong by more than `drift`.
-3. A strong read at another replica shows what is applied there, and that may be more than the holder has applied. It is told to
-   its client only after `confirm`: once the holder has applied what was to be seen. Otherwise a later read at the holder
-   could show an older state.
+1. While a lease is in force, a write that another replica has proposed completes there only once
+the *holder* has applied it. The holder says so through the log (`Confirm`), once per round trip. No
+write is refused; those of other replicas take two round trips. So every completed write is in the
+holder's store, and the holder need not ask the log.
+2. The holder relies on the lease until `duration * (1 - drift)` after it has *proposed* the newest
+renewal that was applied. Others propose to end the lease `duration * (1 + drift)` after they have
+*applied* the newest renewal. The command names the number of renewals, and does nothing if there
+was another one. An entry is proposed before it is applied. So when the lease ends in the log, the
+holder has stopped relying on it, as long as no clock runs wrong by more than `drift`.
+3. A strong read at another replica shows what is applied there, which may be more than the holder
+has applied. Its client gets the result only after `confirm`: once the holder has applied what was
+read. Otherwise a later read at the holder could show an older state.
 
-The argument at length, with the order of events, is in docs/protocols/engines.md. Off until enabled; disabling it while a lease is in
-force ends renewals only, the lease itself ends as ever.
+The full argument, with the order of events, is in docs/protocols/engines.md. Off until enabled.
+Disabling it while a lease is in force only ends renewals; the lease itself ends as ever.
 
-Rejected: that `sync` returns at once, too. ZooKeeper's clients tell each other what they have read anywhere, and who syncs after that may see
-no less; a plain read elsewhere shows writes that are not completed, of which the holder need not know yet.
+Rejected: a `sync` that returns at once, too. Clients of ZooKeeper tell each other what they have
+read anywhere, and a client that syncs after that must see no less. A plain read elsewhere shows
+writes that are not completed, which the holder need not know yet.
 
-Rejected: that `apply` refuses entries of others during a lease. The sessions of clients at all other servers would expire, as their
-touches are entries, too; and it does not give 3.
+Rejected: an `apply` that refuses entries of others during a lease. The sessions of clients at all
+other servers would expire, as their touches are entries, too; and it does not give 3.
 """
 
 from __future__ import annotations
@@ -48,19 +53,20 @@ from virtuallog_database.transaction import StoreTransaction
 
 @attrs.frozen(kw_only=True)
 class LeaseSettings:
-    """Times in seconds.
+    """Settings of the lease. Times in seconds.
 
     Raises:
         InvalidSettingError: when made, if a lease would be over before it can be renewed.
     """
 
     wanted: bool = False
-    """Whether this replica tries to have the lease."""
+    """True if this replica tries to have the lease."""
     duration_seconds: float = 4.0
-    """How long after a renewal the holder relies on the lease. If the holder dies, writes everywhere wait for so long."""
+    """Time after a renewal that the holder relies on the lease. If the holder dies, writes
+    everywhere wait for so long."""
     drift: float = 0.05
-    """By which share of the true time a clock may run too fast or too slow, at most. Clocks of machines are a thousand times
-    better; this is for virtual ones that stand still for a moment."""
+    """Largest share by which a clock may run too fast or too slow. Clocks of machines are a
+    thousand times better; this is for virtual ones that stand still for a moment."""
 
     def __attrs_post_init__(self) -> None:
         if self.duration_seconds < 0.1 or not 0 <= self.drift < 0.5:
@@ -69,8 +75,9 @@ class LeaseSettings:
 
 @attrs.define
 class _Reliance:
-    """How long the holder may rely on its lease, by its own two clocks. The one that says less counts: the monotonic one stands still
-    while a virtual machine is suspended, the other one can be set back."""
+    """Time that the holder may rely on its lease, by its own two clocks. The smaller one counts:
+    the monotonic clock stands still while a virtual machine is suspended, and the wall clock can be
+    set back."""
 
     lease: LogPosition
     monotonic: float
@@ -82,31 +89,32 @@ class _Reliance:
 
 @attrs.define(eq=False)
 class LeaseEngine(CommandLayer):
-    """See the module. Stands above SessionOrderEngine, which completes proposals by itself."""
+    """Grants local reads to one replica. Stands above SessionOrderEngine, which completes proposals
+    by itself."""
 
     name: ClassVar[str] = lease_state.NAME
     vocabulary: ClassVar[Vocabulary] = Vocabulary((Acquire, Renew, Confirm, Release, Expire))
 
     settings: LeaseSettings = attrs.field(factory=LeaseSettings, kw_only=True)
     _grant: Grant | None = attrs.field(default=None, init=False)
-    """The lease in force, as of the applied state."""
+    """The lease in force, as of the applied state. None if there is none."""
     _renewed: float = attrs.field(default=0.0, init=False)
-    """When we have seen its newest renewal."""
+    """Time at which this replica applied the newest renewal."""
     _reliance: _Reliance | None = attrs.field(default=None, init=False)
     _applied: LogPosition = attrs.field(default=LogPosition(0), init=False)
     """Everything below that concerns this layer is applied here."""
     _shown: LogPosition = attrs.field(default=LogPosition(0), init=False)
     """The same, for what layers above can see."""
     _waiting: deque[tuple[LogPosition, Done, Any]] = attrs.field(factory=deque, init=False)
-    """Completed here, but perhaps not applied by the holder: what it has to apply, whom to tell, and what. No more than whoever
-    proposes has under way, and who reads."""
+    """Proposals and reads that may be ahead of the holder: the position that it has to apply, the
+    callback, and the result. Bounded by the proposals and reads in flight."""
     _is_confirming: bool = attrs.field(default=False, init=False)
 
     # -- what may be asked ----------------------------------------------------------------------------------------
 
     @property
     def is_held(self) -> bool:
-        """Whether this replica may rely on the lease now."""
+        """True if this replica may rely on the lease now."""
         grant, reliance = self._grant, self._reliance
         if grant is None or reliance is None or reliance.lease != grant.lease:
             return False
@@ -114,11 +122,13 @@ class LeaseEngine(CommandLayer):
 
     @property
     def holder(self) -> str | None:
-        """Name of the replica whose lease is in force, as of the applied state."""
+        """Name of the replica whose lease is in force, as of the applied state. None if there is
+        none."""
         return None if self._grant is None else self._grant.replica
 
     async def confirm(self) -> None:
-        """See `Engine.confirm`: once the holder, if it is another one, has applied what is applied here."""
+        """See `Engine.confirm`. Returns once the holder, if it is another replica, has applied what
+        is applied here."""
         if self.stopped is not None:
             raise UnavailableError("the replica has stopped")
         if not self._must_wait:
@@ -137,8 +147,8 @@ class LeaseEngine(CommandLayer):
             raise failures[0]
 
     async def release(self) -> None:
-        """Let go of the lease, if we have it. A renewal that is under way may let it be relied on once more, rightly, until the log
-        has the release. Raises UnavailableError: unknown outcome."""
+        """Release the lease, if this replica has it. A renewal in flight may let it be relied on
+        once more, rightly, until the log has the release. Raises UnavailableError: unknown outcome."""
         self._reliance = None
         if self._grant is not None and self._is_ours:
             await self.command(Release(self._grant.lease))
@@ -179,10 +189,10 @@ class LeaseEngine(CommandLayer):
         while self._waiting:
             self._waiting.popleft()[1](UnavailableError(f"unknown outcome: {error}"))
 
-    # -- writes of others, while somebody holds -------------------------------------------------------------------
+    # -- writes of others, while a lease is held -------------------------------------------------------------------
 
     def _complete(self, done: Done, result: Any) -> None:
-        """An entry of ours is applied here."""
+        """Complete an entry of this replica that is applied here."""
         if self._must_wait and not isinstance(result, UnavailableError):
             self._waiting.append((self._shown, done, result))
         else:
@@ -190,7 +200,7 @@ class LeaseEngine(CommandLayer):
 
     @property
     def _must_wait(self) -> bool:
-        """Whether there is something to be seen here that the holder may not have applied."""
+        """True if this replica may show something that the holder has not applied."""
         grant = self._grant
         return grant is not None and not self._is_ours and grant.applied < self._shown
 
@@ -198,11 +208,13 @@ class LeaseEngine(CommandLayer):
         grant = self._grant
         while self._waiting and (grant is None or self._is_ours or grant.applied >= self._waiting[0][0]):
             _, done, result = self._waiting.popleft()
-            # Not here and now: who is told reads, and entries of the same transaction may lie behind this one.
+            # Not here and now: the callback reads, and entries of the same transaction may lie
+            # behind this one.
             self.context.completions.add(done, result)
 
     def _confirm_soon(self) -> None:
-        """One at a time: what is applied until it is in the log is confirmed by the next one."""
+        """Confirm one at a time: what is applied until it is in the log is confirmed by the next
+        one."""
         if not self._is_confirming and self._grant is not None:
             self._is_confirming = True
             self.below.propose(self.entry_of(Confirm(self._grant.lease, self._applied)), self._confirmed)
@@ -210,7 +222,7 @@ class LeaseEngine(CommandLayer):
     def _confirmed(self, result: Any) -> None:
         self._is_confirming = False
         if isinstance(result, UnavailableError):
-            return  # the next renewal says it
+            return  # the next renewal confirms it
         if self._grant is not None and self._is_ours and self._grant.applied < self._shown:
             self._confirm_soon()
 
@@ -234,7 +246,7 @@ class LeaseEngine(CommandLayer):
             await self._rely_after(Acquire(self.context.identity.name, milliseconds), milliseconds)
 
     async def _rely_after(self, command: Acquire | Renew, milliseconds: int) -> None:
-        # Looked at before it is proposed: others begin to wait after that, when they have applied it.
+        # Read before it is proposed: others begin to wait after that, when they have applied it.
         monotonic, wall = self._clock.monotonic(), self._clock.wall()
         if await self.command(command) and self._grant is not None and self._is_ours:
             seconds = milliseconds / 1000 * (1 - self.settings.drift)

@@ -1,18 +1,22 @@
-"""LogBackupEngine: copies the log elsewhere, range by range, before it is trimmed (SOSP'21, section 4).
+"""LogBackupEngine: copies the log elsewhere, range by range, before it is trimmed (SOSP'21, section
+4).
 
-Replicas bid through the log for ranges that do not overlap. Who has a range reads it from the log, makes an archive of it (the same
-Parquet files as a closed segment's, docs/archive.md: one directory for each range), reads that back, compares, and says through the
-log that it is done. The log is trimmed up to where everything is backed up, and no further, while this engine is enabled.
+Replicas bid through the log for ranges that do not overlap. The owner of a range reads it from the
+log and makes an archive of it (the same Parquet files as a closed segment's, docs/archive.md: one
+directory for each range). It reads that back, compares, and says through the log that it is done.
+While this engine is enabled, the log is trimmed only up to where everything is backed up.
 
 Rules:
-* A range ends where the log is applied when somebody bids for it, or where it is long enough: its bidder looks at what is in the log, as
-  positions need not be dense.
-* A bid that is open for too long is dropped by a command that names it, and somebody else takes the range. Should both upload it, they
-  write the same files, and whoever is done first says so.
-* What cannot be uploaded holds back trims. That is what one wants to hear of: see the metrics and the log of the process.
-* Backups begin where nothing can have been trimmed when the engine was enabled, and anew when it is enabled again. Disabled, it holds
-  back nothing.
-* A range of which something is gone all the same is never told as uploaded. An operator lets backups begin anew: disable, enable.
+* A range ends where the log is applied when a replica bids for it, or where it is long enough: its
+  bidder looks at what is in the log, as positions need not be dense.
+* A bid that is open for too long is dropped by a command that names it, and another replica takes
+  the range. If both upload it, they write the same files, and the first to finish says so.
+* A range that cannot be uploaded holds back trims. Operators should learn of that: see the metrics
+  and the log of the process.
+* Backups begin where nothing can have been trimmed when the engine was enabled, and anew when it is
+  enabled again. Disabled, it holds back nothing.
+* A range of which something is missing nevertheless is never reported as uploaded. An operator
+  restarts backups: disable, enable.
 """
 
 from __future__ import annotations
@@ -47,25 +51,29 @@ logger = structlog.get_logger(__name__)
 
 @attrs.frozen(kw_only=True)
 class LogBackupSettings:
-    """Sizes in bytes, times in seconds."""
+    """Settings of backups. Sizes in bytes, times in seconds."""
 
     url: str = ""
-    """Where backups go: a directory that fsspec knows. Without it this replica uploads nothing; others may."""
+    """Destination of backups: a directory that fsspec knows. If empty, this replica uploads
+    nothing; others may."""
     open_files: OpenFiles = FsspecFiles
     range_bytes: int = 32 << 20
-    """A range is bid for once so many bytes of payloads have been applied since the last one: one file or two."""
+    """Payload bytes applied since the last range at which to bid for the next one: one file or two."""
     range_seconds: float = 60.0
-    """The same after so much time, if there is anything: how much of the log is lost with all its servers."""
+    """Time after which to bid, if there is anything: bounds how much of the log is lost with all
+    its servers."""
     idle_seconds: float = 3600.0
-    """The same if there is nothing but what engines say by themselves, which fills the log slowly: some 100 KB an hour."""
+    """The same if there are only entries that engines make by themselves, which fill the log
+    slowly: some 100 KB an hour."""
     bid_seconds: float = 300.0
-    """A bid is dropped after so long. Longer than an upload takes, or ranges are uploaded more than once."""
+    """Age at which a bid is dropped. Longer than an upload takes, or ranges are uploaded more than
+    once."""
     tick_seconds: float = 5.0
 
 
 @attrs.frozen
-class _Whole:
-    """The log as what an archive is made from."""
+class _WholeLog:
+    """The whole log, as the input of an archive."""
 
     log: VirtualLog
 
@@ -75,25 +83,26 @@ class _Whole:
 
 @attrs.define(eq=False)
 class LogBackupEngine(CommandLayer):
-    """See the module."""
+    """Uploads ranges of the log, and holds back trims of the others."""
 
     name: ClassVar[str] = backup_state.NAME
     vocabulary: ClassVar[Vocabulary] = Vocabulary((Begin, Bid, Uploaded, DropBid))
 
     settings: LogBackupSettings = attrs.field(factory=LogBackupSettings, kw_only=True)
     _above: LogPosition = attrs.field(default=LogPosition(POSITION_MAX), init=False)
-    """What the layers above allow to be trimmed."""
+    """Position up to which the layers above allow trims."""
     _bids: LivenessTimers = attrs.field(factory=LivenessTimers, init=False)
     _applied: LogPosition = attrs.field(default=LogPosition(0), init=False)
     """Everything below that concerns this layer is applied."""
     _bytes: int = attrs.field(default=0, init=False)
-    """Applied since the last range was bid for, at least; 1 after a start: perhaps."""
+    """Lower bound of the bytes applied since the last bid; 1 after a start: perhaps some."""
     _since: float = attrs.field(default=0.0, init=False)
-    """When that was."""
+    """Time of the last bid."""
     _failures: int = attrs.field(default=0, init=False)
 
     def progress(self) -> Progress | None:
-        """Where backups stand, as of the applied state; None: nobody has begun since the engine was enabled."""
+        """Progress of backups, as of the applied state. None if no `Begin` was applied since the
+        engine was enabled."""
         return backup_state.progress(self.context.store)
 
     # -- as a layer -----------------------------------------------------------------------------------------------
@@ -132,7 +141,8 @@ class LogBackupEngine(CommandLayer):
         try:
             await self._go_on()
         except VirtualLogError as error:
-            # Neither the log nor the place for backups is this replica's disk: it goes on, and tries again, while trims wait.
+            # Neither the log nor the destination of backups is this replica's disk: it goes on, and
+            # tries again, while trims wait.
             self._failures += 1
             logger.warning("the log cannot be backed up", reason=str(error))
 
@@ -158,7 +168,8 @@ class LogBackupEngine(CommandLayer):
                 await self.command(DropBid(start, each.bid))
 
     async def _bid(self, progress: Progress) -> None:
-        """For what somebody has given up, else for what is new; one at a time, and nothing before the last is done."""
+        """Bid for a range: an abandoned one, else a new one. One at a time, and none before the
+        last is done."""
         present = backup_state.ranges(self.context.store)
         if any(each.replica == self._replica and not each.uploaded for each in present.values()):
             return
@@ -184,10 +195,11 @@ class LogBackupEngine(CommandLayer):
         return self._bytes >= self.settings.range_bytes or waited >= patience
 
     async def _upload(self, start: LogPosition, stop: LogPosition) -> None:
-        """On return the range is durable elsewhere, and was read back.
+        """Upload a range; on return it is durable elsewhere, and was read back.
 
         Raises:
-            TrimmedError: some of it is gone, by a trim that was forced, and what is left is durable elsewhere.
+            TrimmedError: some of it is missing after a forced trim; what is left is durable
+                elsewhere.
             MalformedError: a marker in the directory says that some of it is trimmed.
         """
         try:
@@ -202,7 +214,7 @@ class LogBackupEngine(CommandLayer):
         cluster = (await log.view.current()).cluster.hex()
         directory = join(self.settings.url, backup_directory_of(cluster, start, stop))
         files: Files = self.settings.open_files(directory)
-        executor = SerialExecutor(_Whole(log), files)
+        executor = SerialExecutor(_WholeLog(log), files)
         blob = await ArchiveWriter(
             executor=executor,
             files=files,
@@ -213,7 +225,8 @@ class LogBackupEngine(CommandLayer):
         ).run()
         manifest = manifests.decode_untrusted(blob)
         await ArchiveVerifier(manifest=manifest, files=files, executor=executor).run()
-        # Nobody trims a backup: a marker is not ours, and whoever restores would take what is below it for trimmed.
+        # Backups are never trimmed: a marker is not ours, and a restore would take everything below
+        # it for trimmed.
         trimmed = trim_point(manifest, await files.list())
         if trimmed > start:
             raise MalformedError(

@@ -1,12 +1,15 @@
-"""Rollout: a new engine, or the end of one, at one position of the log on all replicas (SOSP'21, section 3.4).
+"""Rollout: enable or disable an engine at one position of the log on all replicas (SOSP'21, section
+3.4).
 
-Two phases. First every replica is restarted with a program that knows the engine: it may add headers, propose and watch, but
-its `apply` must not write the store. Then a command through the log enables it: from the next entry on it writes, everywhere. The
-reverse to remove it: disable it through the log, let its state run out, then install programs that do not know it.
+There are two phases. First every replica is restarted with a program that knows the engine: it may
+add headers, propose and watch, but its `apply` must not write the store. Then a command through the
+log enables it: from the next entry on it writes, everywhere. To remove an engine, reverse that:
+disable it through the log, let its state run out, then install programs that do not know it.
 
-Phase 1 cannot be left out. A replica announces with ViewTrackingEngine which engines it knows; `Enable` is refused, as a function of the
-log, while any member of the view does not know this one. And a replica that meets an enabled engine it does not know (it has come
-back from before the upgrade, or restored a snapshot with an old program) stops at once: BinaryTooOldError.
+Phase 1 cannot be skipped. A replica announces with ViewTrackingEngine which engines it knows.
+`Enable` is refused, as a function of the log, while any member of the view does not know this one.
+And a replica that meets an enabled engine it does not know stops at once with BinaryTooOldError.
+(It has come back from before the upgrade, or restored a snapshot with an old program.)
 """
 
 from __future__ import annotations
@@ -28,24 +31,25 @@ from virtuallog_database.transaction import StoreTransaction
 
 @attrs.frozen(kw_only=True)
 class RolloutSettings:
-    """Which engines there are to be."""
+    """Engines to enable."""
 
     enable: tuple[str, ...] = ()
-    """Enabled once all replicas know them, unless somebody has switched them before, on or off: a command outranks settings."""
+    """Enabled once all replicas know them, unless an operator has switched them before, on or off:
+    a command outranks settings."""
     retry_seconds: float = 10.0
-    """How often that is tried."""
+    """Interval between two tries."""
 
 
 @attrs.define(eq=False)
 class RolloutEngine(CommandLayer):
-    """See the module."""
+    """Switches engines on and off through the log."""
 
     name: ClassVar[str] = switches.NAME
     vocabulary: ClassVar[Vocabulary] = Vocabulary((Enable, Disable))
 
     settings: RolloutSettings = attrs.field(factory=RolloutSettings, kw_only=True)
     known: tuple[str, ...] = attrs.field(default=(), kw_only=True)
-    """Names of the engines of this stack."""
+    """Names of this stack's engines."""
 
     async def enable(self, engine: str) -> None:
         """Let an engine write the store, from one position on, on all replicas.
@@ -57,16 +61,17 @@ class RolloutEngine(CommandLayer):
         await self.command(Enable(engine))
 
     async def disable(self, engine: str) -> None:
-        """The reverse. What that means for state that is left is said by the engine.
+        """Disable an engine. The engine itself says what becomes of its remaining state.
 
         Raises:
-            UnsupportedError: no replica of the view knows it, and it was never switched; nothing was done.
+            UnsupportedError: no replica of the view knows it, and it was never switched; nothing
+                was done.
             UnavailableError: unknown outcome.
         """
         await self.command(Disable(engine))
 
     def switches(self) -> Mapping[str, bool]:
-        """Every engine that was ever switched, and whether it is on, as of the applied state."""
+        """Every engine that was ever switched, and True if it is on, as of the applied state."""
         return switches.switches(self.context.store)
 
     def load(self) -> None:
@@ -89,7 +94,7 @@ class RolloutEngine(CommandLayer):
                 try:
                     await self.enable(engine)
                 except UnsupportedError:
-                    continue  # a replica is still to be upgraded, or to be ejected
+                    continue  # a replica must be upgraded or ejected first
 
     def _must_know(self, engine: str) -> None:
         if engine not in self.known:

@@ -1,17 +1,21 @@
-"""Every proposal of a replica is applied once, in order, whatever the log does to it (SOSP'21, section 4.3).
+"""Exactly-once: every proposal of a replica is applied once and in order, whatever the log does to
+it (SOSP'21, section 4.3).
 
-The appender below keeps order and sends nothing twice while its session lives. When that gives up, nobody knows which of its
-entries are in the log, or will be. So each entry carries (replica, incarnation, sequence number), and `apply` lets up only the next
-number of the newest incarnation: what comes twice, or before its predecessor, or from an incarnation that has ended, is passed
-over, by all replicas alike. The proposer, who plays the same log, proposes again whatever it has not seen applied.
+The appender below keeps order and sends nothing twice while its session lives. When that gives up,
+it is unknown which of its entries are in the log, or will be. So each entry carries (replica,
+incarnation, sequence number), and `apply` passes up only the next number of the newest incarnation.
+All replicas skip a repeated entry, one before its predecessor, and one of an ended incarnation. The
+proposer plays the same log, and proposes again what it has not seen applied.
 
-A proposal is completed by `post_apply` of its entry, whichever copy of it that was; what the layers below report only says
-when a copy is no longer under way. Its rules are in `proposals.py`.
+A proposal is completed by `post_apply` of its entry, from any of its copies. Reports of the layers
+below only say when a copy is no longer in flight. The proposer's half is in
+`core/pending_proposals.py`.
 
-The state is one record for each replica. Those of replicas that are gone are dropped, the most silent one first, when there are more
-than `REPLICAS_MAX`; should one of them come back, it ends its incarnation and begins anew. Who is in the view is not gone, however
-silent: a server without clients proposes nothing, while programs that come and go, each under a new name, propose all the time.
-What a dropped record has refused stays refused: `session_floor.py`.
+The state is one record for each replica. When there are more than `REPLICAS_MAX`, records of gone
+replicas are dropped, the most silent one first. If one of them comes back, it ends its incarnation
+and begins anew. A member of the view is never gone, however silent: a server without clients
+proposes nothing, while short-lived programs, each under a new name, propose all the time. What a
+dropped record has refused stays refused: `core/session_floor.py`.
 """
 
 from __future__ import annotations
@@ -47,30 +51,31 @@ _RECORD: Final = struct.Struct(">16sQQ")
 
 @attrs.frozen(kw_only=True)
 class SessionOrderSettings:
-    """Times in seconds."""
+    """Settings of repeated proposals. Times in seconds."""
 
     propose_again_pause: float = 0.2
-    """Before everything that is not applied is proposed again."""
+    """Pause before all unapplied proposals are proposed again."""
     give_up: float = 30.0
-    """Without any progress for so long, proposals fail with UnavailableError: their outcome is unknown. None of them can be applied
-    any more once a later one of this replica is."""
+    """Time without any progress after which proposals fail with UnavailableError: their outcome is
+    unknown. None of them can be applied any more once a later one of this replica is."""
 
 
 @attrs.frozen
 class Stamp:
-    """Which proposal of whom an entry is."""
+    """Identity of a proposal: replica, incarnation and sequence number."""
 
     incarnation: bytes
     sequence: int
     replica: bytes
 
     def encode(self) -> bytes:
-        """Durable format: 16 bytes of incarnation, sequence number u64, big-endian; name of the replica."""
+        """Durable format: 16 bytes of incarnation, sequence number u64, big-endian; name of the
+        replica."""
         return _STAMP.pack(self.incarnation, self.sequence) + self.replica
 
     @classmethod
     def parse_untrusted(cls, header: bytes) -> Stamp:
-        """Raises MalformedError: no such header."""
+        """Parse a header. Raises MalformedError: no such header."""
         if len(header) < _STAMP.size:
             raise MalformedError(f"a header of {len(header)} bytes for the order of a session")
         incarnation, sequence = _STAMP.unpack_from(header)
@@ -78,7 +83,7 @@ class Stamp:
 
 
 class Skipped:
-    """The result of an entry that was not passed up."""
+    """Result of an entry that was not passed up."""
 
 
 SKIPPED: Final = Skipped()
@@ -86,7 +91,7 @@ SKIPPED: Final = Skipped()
 
 @attrs.define(eq=False)
 class SessionOrderEngine(Layer):
-    """See above."""
+    """Numbers the proposals of this replica, and passes up each entry once and in order."""
 
     name: ClassVar[str] = "session_order"
 
@@ -96,11 +101,11 @@ class SessionOrderEngine(Layer):
     """Incarnations that this object has ended."""
     _proposals: PendingProposals = attrs.field(init=False)
     _began: LogPosition = attrs.field(default=LogPosition(0), init=False)
-    """The cursor when the first proposal of this incarnation was made."""
+    """Cursor when the first proposal of this incarnation was made."""
     _progress: float = attrs.field(default=0.0, init=False)
-    """When a proposal was last completed, or the first one made."""
+    """Time of the last completed proposal, or of the first one."""
     _work: trio.Event = attrs.field(factory=trio.Event, init=False)
-    """Something has to be proposed again."""
+    """Set if something has to be proposed again."""
     _again: Counter = attrs.field(
         factory=lambda: Counter("virtuallog_database_proposed_again_total", "Entries that were proposed once more."),
         init=False,
@@ -144,7 +149,8 @@ class SessionOrderEngine(Layer):
             self._work.set()
 
     async def run(self) -> None:
-        """Propose again, or give up, whenever everything under way has come back and something is missing."""
+        """Propose again, or give up, whenever every copy in flight has come back and something is
+        missing."""
         clock = self.context.environment.clock
         while True:
             await self._work.wait()
@@ -163,8 +169,9 @@ class SessionOrderEngine(Layer):
                 self._send(proposal)
 
     def _is_forgotten(self) -> bool:
-        """Whether no entry of this incarnation can be applied any more, as its record was dropped, or it began too early: the floor never
-        falls. To be asked between transactions only: what is applied has been told then."""
+        """True if no entry of this incarnation can be applied any more: its record was dropped, or
+        it began too early (the floor never falls). Ask only between transactions, when the
+        callbacks of all applied entries have run."""
         if not self._proposals.pending:
             return False
         store, incarnation = self.context.store, self._proposals.incarnation
@@ -225,7 +232,8 @@ class SessionOrderEngine(Layer):
 
 
 def _expected(record: bytes | None, incarnation: bytes) -> tuple[bytes, int]:
-    """The newest incarnation, and the sequence number that an entry of `incarnation` must have, if that is no older one."""
+    """The newest incarnation, and the sequence number expected from `incarnation` if that is no
+    older one."""
     if record is None:
         return incarnation, 0
     if len(record) != _RECORD.size:
@@ -235,7 +243,7 @@ def _expected(record: bytes | None, incarnation: bytes) -> tuple[bytes, int]:
 
 
 def _make_room(transaction: StoreTransaction) -> None:
-    """For the record of a replica that has none."""
+    """Drop a record, to make room for a replica that has none."""
     records = dict(transaction.scan(section_span(SessionOrderEngine.name), REPLICAS_MAX + 1))
     if len(records) >= REPLICAS_MAX:
         last = {key: LogPosition(_RECORD.unpack(record)[2]) for key, record in records.items()}

@@ -1,21 +1,22 @@
-"""Which engines there are, and in which order (SOSP'21, figure 6): the stack of Zelos.
+"""The engines and their order (SOSP'21, figure 6): the stack of Zelos.
 
     application
-    Batching            group commit
-    Lease               reads without a tail check at one replica; off until enabled
-    SessionOrderEngine        exactly once, in order
-    ViewTrackingEngine        who takes part, what is held: trims
-    Rollout             enables engines at one position
-    Checksums           compares the states of all replicas
-    Time                timers that fire at one position; off until enabled
-    LogBackupEngine           copies the log elsewhere; off until enabled
-    BrainDoctorEngine         raw writes, for emergencies
-    Base                the virtual log
+    BatchingEngine       group commit
+    LeaseEngine          reads without a tail check at one replica; off until enabled
+    SessionOrderEngine   exactly once, in order
+    ViewTrackingEngine   members and holds: trims
+    RolloutEngine        enables engines at one position
+    ChecksumEngine       compares the states of all replicas
+    TimeEngine           timers that fire at one position; off until enabled
+    LogBackupEngine      copies the log elsewhere; off until enabled
+    BrainDoctorEngine    raw writes, for emergencies
+    BaseEngine           the virtual log
 
-Lease stands above SessionOrderEngine, which completes proposals by itself: otherwise it could not hold one back. What hands down trims stands
-above what holds them back.
+LeaseEngine stands above SessionOrderEngine, which completes proposals by itself: otherwise it could
+not hold one back. An engine that passes trims down stands above those that hold trims back.
 
-An Observer sits directly above every engine. To add an engine, put it into `database_recipe`: the rest of the stack need not know it.
+An ObserverEngine sits directly above every engine. To add an engine, put it into `database_recipe`:
+the rest of the stack need not know it.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from virtuallog_database.engines.view_tracking import ViewSettings, ViewTracking
 LayerT = TypeVar("LayerT", bound=Layer)
 
 SAMPLE: Final = 16
-"""Of so many commands one is measured, above Batching."""
+"""Sampling above BatchingEngine: one of so many commands is measured."""
 KNOWN: Final = (
     BOUNDS,
     FLOOR,
@@ -70,7 +71,7 @@ KNOWN: Final = (
 
 @attrs.frozen(kw_only=True)
 class StackSettings:
-    """How the engines of a stack behave, one field for each."""
+    """Settings of a stack's engines, one field for each."""
 
     base: BaseSettings = attrs.field(factory=BaseSettings)
     session_order: SessionOrderSettings = attrs.field(factory=SessionOrderSettings)
@@ -84,11 +85,11 @@ class StackSettings:
 
 
 Recipe: TypeAlias = Callable[[LayerContext, StackSettings], Sequence[Layer]]
-"""Makes the engines above the base, the uppermost first."""
+"""Factory of the engines above the base, the uppermost first."""
 
 
 def database_recipe(context: LayerContext, settings: StackSettings) -> Sequence[Layer]:
-    """The stack of Zelos."""
+    """The stack of Zelos: every engine of this package."""
     layers = [
         BatchingEngine(context, settings.batching),
         LeaseEngine(context, settings=settings.lease),
@@ -106,17 +107,17 @@ def database_recipe(context: LayerContext, settings: StackSettings) -> Sequence[
 
 @attrs.frozen(eq=False)
 class Stack:
-    """Engines that are connected with each other, and with an application."""
+    """Engines connected with each other, and with an application."""
 
     layers: Sequence[Layer]
-    """From the base up."""
+    """Layers from the base up."""
     top: Engine
-    """What the application proposes to."""
+    """Engine to which the application proposes."""
     application: Application
     meter: StackMetrics
 
     def find(self, kind: type[LayerT]) -> LayerT | None:
-        """The engine of this class, if the stack has one."""
+        """The engine of this class. None if the stack has none."""
         return next((layer for layer in self.layers if isinstance(layer, kind)), None)
 
     def load(self) -> None:
@@ -125,13 +126,13 @@ class Stack:
         self.reload()
 
     def reload(self) -> None:
-        """The same once more, while the base goes on where it is: somebody has changed the store beside the layers."""
+        """Rebuild all soft state except the base's, after the store was changed outside `apply`."""
         for layer in self.layers[1:]:
             layer.load()
         self.application.load()
 
     def stop(self, error: VirtualLogError) -> None:
-        """Tell `error` to all who wait."""
+        """Pass `error` to all waiting callers."""
         for layer in self.layers:
             layer.stop(error)
 
@@ -141,7 +142,7 @@ class Stack:
             layer.snapshotted(position)
 
     def metrics(self) -> list[MetricFamily]:
-        """Of all layers."""
+        """Metrics of all layers."""
         return [*self.meter.metrics(), *(family for layer in self.layers for family in layer.metrics())]
 
 

@@ -1,16 +1,21 @@
-"""Time: a timer that fires at one position of the log on all replicas (SOSP'21, section 4).
+"""Time: timers that fire at one position of the log on all replicas (SOSP'21, section 4).
 
-The state must not ask a clock, as every replica has another one. So each replica starts to count when it applies the command that
-sets a timer, and reports through the log when, by its own clock, the time is over. With the report of a majority the timer fires:
-then for certain at least one replica whose clock is right has counted that long since it was set, as long as a minority of
-clocks is wrong. How many reports it takes is fixed when the timer is set; each replica counts once.
+The state must not read a clock, as every replica has another one. So each replica starts to count
+when it applies the command that sets a timer, and reports through the log when the time is over by
+its own clock. The timer fires with the report of a majority. Then at least one replica with a right
+clock has counted that long since it was set, as long as a minority of clocks is wrong. The number
+of reports is fixed when the timer is set; each replica counts once.
 
 Rules:
-* Whoever is to act on a timer is named by the first part of its name ("holds/backup"), and registered by that before the replica
-  starts, on every replica: `fired` is called within `apply`, and changes the transaction.
-* Timers survive restarts: a replica counts anew from its start on. So a timer may be late by a restart, never early.
-* Their number is bounded. Setting one that is there puts it back to its full time; reports of the former one are void.
-* Off until enabled (`rollout.py`). Disabled, no timer can be set, and those that are set do not fire.
+* The first part of a timer's name ("holds/backup") names its handler, which must be registered
+  before the replica starts, on every replica: `fired` is called within `apply`, and changes the
+  transaction.
+* Timers survive restarts: a replica counts anew from its start on. So a timer may be late by a
+  restart, never early.
+* Their number is bounded. Setting an existing one restarts its full time; reports of the former one
+  are void.
+* Off until enabled (`rollout.py`). Disabled, no timer can be set, and those that are set do not
+  fire.
 """
 
 from __future__ import annotations
@@ -34,23 +39,24 @@ from virtuallog_database.transaction import StoreTransaction
 
 NAME: Final = "time"
 TIMERS_MAX: Final = 1024
-"""Each replica reports each of them."""
+"""Most timers; each replica reports each of them."""
 
 Fired = Callable[[StoreTransaction, str, LogPosition], None]
-"""Changes the transaction: the timer of this name has fired at this position. Like `apply`, a function of these alone."""
+"""Handler of a timer: changes the transaction when the timer of this name fires at this position. A
+function of these alone, like `apply`."""
 
 
 @attrs.frozen(kw_only=True)
 class TimeSettings:
-    """Times in seconds."""
+    """Settings of timers. Times in seconds."""
 
     tick_seconds: float = 0.5
-    """How often a replica looks whether a timer is over: how late one may fire, besides the time of a report."""
+    """Interval of a replica's checks: how late a timer may fire, besides the time of a report."""
 
 
 @attrs.frozen
 class Set:
-    """Start a timer, or start it anew."""
+    """Command: start a timer, or restart it."""
 
     timer: str
     milliseconds: int
@@ -63,7 +69,7 @@ class Cancel:
 
 @attrs.frozen
 class Elapsed:
-    """By the clock of this replica the time of the timer that was set there is over."""
+    """Command: by the clock of this replica, the time of the timer that was set there is over."""
 
     timer: str
     set_at: LogPosition
@@ -72,14 +78,14 @@ class Elapsed:
 
 @attrs.frozen
 class Timer:
-    """One timer, as the state knows it."""
+    """One timer in the state."""
 
     set_at: LogPosition
     milliseconds: int
     needed: int
     """Reports that make it fire."""
     reported: tuple[str, ...]
-    """Replicas for which the time is over."""
+    """Replicas that have reported the end of its time."""
 
 
 _RECORDS: Final = Vocabulary((Timer,))
@@ -106,7 +112,7 @@ def put(transaction: StoreTransaction, command: Set, position: LogPosition) -> N
 
 
 def cancel(transaction: StoreTransaction, command: Cancel) -> bool:
-    """Drop a timer; returns whether it was there."""
+    """Drop a timer; returns True if it was there."""
     key = _SECTION + command.timer.encode()
     present = transaction.get(key) is not None
     transaction.delete(key)
@@ -114,7 +120,7 @@ def cancel(transaction: StoreTransaction, command: Cancel) -> bool:
 
 
 def count(transaction: StoreTransaction, command: Elapsed) -> bool:
-    """One more report; returns whether the timer fires by it. It is gone then."""
+    """Count one report. Returns True if the timer fires by it; it is gone then."""
     key = _SECTION + command.timer.encode()
     stored = transaction.get(key)
     timer: Timer | None = None if stored is None else _RECORDS.parse_stored(stored)
@@ -130,19 +136,19 @@ def count(transaction: StoreTransaction, command: Elapsed) -> bool:
 
 @attrs.define(eq=False)
 class TimeEngine(CommandLayer):
-    """See the module."""
+    """Fires timers through the log."""
 
     name: ClassVar[str] = NAME
     vocabulary: ClassVar[Vocabulary] = Vocabulary((Set, Cancel, Elapsed))
 
     settings: TimeSettings = attrs.field(factory=TimeSettings, kw_only=True)
     on_fired: dict[str, Fired] = attrs.field(factory=dict, init=False)
-    """By the first part of a timer's name."""
+    """Handlers by the first part of a timer's name."""
     _running: LivenessTimers = attrs.field(factory=LivenessTimers, init=False)
     _fired: int = attrs.field(default=0, init=False)
 
     async def set(self, timer: str, seconds: float) -> LogPosition:
-        """Start a timer that fires in `seconds`, or start it anew; returns where in the log.
+        """Start or restart a timer that fires in `seconds`; returns its log position.
 
         Raises:
             UnsupportedError: the engine is not enabled.
@@ -153,12 +159,13 @@ class TimeEngine(CommandLayer):
         return position
 
     async def cancel(self, timer: str) -> bool:
-        """Drop a timer; returns whether it was there, and has not fired before. Raises UnavailableError: unknown outcome."""
+        """Drop a timer; returns True if it was there, and has not fired before. Raises
+        UnavailableError: unknown outcome."""
         cancelled: bool = await self.command(Cancel(timer))
         return cancelled
 
     def timers(self) -> Mapping[str, Timer]:
-        """Those that are set, as of the applied state."""
+        """Timers that are set, as of the applied state."""
         return timers(self.context.store)
 
     def load(self) -> None:

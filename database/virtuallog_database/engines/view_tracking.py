@@ -1,23 +1,30 @@
-"""ViewTrackingEngine: trims the log to what every replica has made durable, and every hold allows (SOSP'21, section 4).
+"""ViewTrackingEngine: trims the log to what every replica has made durable, and every hold allows
+(SOSP'21, section 4).
 
-Each replica announces the position of its newest durable snapshot: in a header of what it proposes anyway, else in an entry
-of its own. The first announcement makes it a member of the view. One that is silent for too long is ejected by a command, which any
-replica proposes and which names the last announcement: had there been another one meanwhile, the command does nothing. So who is
-in the view, and what may be trimmed, is a function of the log; only when somebody proposes to eject depends on clocks.
+Each replica announces the position of its newest durable snapshot: in a header of its usual
+proposals, else in an entry of its own. The first announcement makes it a member of the view. A
+silent member is ejected by a command, which any replica may propose and which names the last
+announcement: if there was a later one, the command does nothing. So the view, and what may be
+trimmed, is a function of the log; clocks only decide when a replica proposes to eject.
 
-An ejected replica that comes back joins again with its next announcement. If the log has been trimmed past its cursor by then, the base
-tells it so when it plays, and it needs a snapshot from somebody else.
+An ejected replica that comes back joins again with its next announcement. If the log has been
+trimmed past its cursor by then, the base finds that when it plays, and the replica needs a peer's
+snapshot.
 
 Rules:
-* A position is announced once the snapshot is durable, never when it is only applied: an unflushed store falls back in a crash.
-* A member that a newer store of the same node replaces is gone: its disk was wiped, and nobody waits for it.
-* The log is trimmed only to what is in the snapshots of several members: of as many as there have to be for the state to survive what the
-  log survives. A replica that is alone, as the first one is for a while, could lose with its disk what three others had kept.
-* Before somebody is ejected we make sure that it is not us who were absent: all of the log is played (sync), some time
-  passes in which the others can be heard, and only who is still silent is ejected.
+* A position is announced once the snapshot is durable, never when it is only applied: an unflushed
+  store falls back in a crash.
+* A member that a newer store of the same node replaces is gone: its disk was wiped, and no replica
+  waits for it.
+* The log is trimmed only to what is in the snapshots of several members, so that the state survives
+  what the log survives. A lone replica, as the first one is for a while, could lose with its disk
+  what three log servers had kept.
+* Before ejecting, a replica makes sure that it was not absent itself. It plays all of the log
+  (sync), leaves time in which the others can be heard, and ejects only a member that is still
+  silent.
 
-Departures: the header is there once in a while and when it says something new, not on every entry, since only then does it change
-the state; holds, the floor (`view.py`) and the copies are ours.
+Departures: the header is there once in a while and when it says something new, not on every entry,
+since only then does it change the state; holds, the floor (`core/view.py`) and the copies are ours.
 """
 
 from __future__ import annotations
@@ -42,25 +49,29 @@ from virtuallog_database.identity import node_of
 from virtuallog_database.transaction import StoreTransaction
 
 _SECOND_LOOK: Final = 3
-"""Announcements that everybody alive could have made before one is ejected. Any two may be lost."""
+"""Announcements that every live replica could have made before one is ejected. Any two may be lost."""
 _ANNOUNCEMENTS_MIN: Final = 6
-"""Within the time after which one is ejected: those of the second look, and as many again for a log that is slow."""
+"""Fewest announcements within the time to ejection: those of the second look, and as many again for
+a slow log."""
 
 
 @attrs.frozen(kw_only=True)
 class ViewSettings:
-    """Times in seconds."""
+    """Settings of the view. Times in seconds."""
 
     announce_seconds: float = 5.0
-    """How often a replica announces itself. Costs one small entry when it has nothing else to propose."""
+    """Interval of a replica's announcements. Costs one small entry if it has nothing else to
+    propose."""
     eject_seconds: float = 300.0
-    """A replica that is silent for so long holds back trims no longer. Longer than a restart or a short repair takes: an ejected
-    one has to copy a snapshot if the log is trimmed meanwhile. Shorter than it takes to fill the disks of the log. At least
-    six times `announce_seconds`: with less, replicas that live eject each other, and the log is trimmed past what they need."""
+    """Silence after which a replica holds back trims no longer. Longer than a restart or a short
+    repair takes: an ejected replica has to copy a snapshot if the log is trimmed meanwhile. Shorter
+    than it takes to fill the disks of the log. At least six times `announce_seconds`: with less,
+    live replicas eject each other, and the log is trimmed past what they need."""
 
     copies: int | None = None
-    """Members whose disks have to hold a state before the log is trimmed to it. None: one more than the lost disks that the log survives, with
-    one log server on each node: 2 of 3, 3 of 5. Where fewer nodes than that have a database, the log grows until this is set."""
+    """Members whose disks must hold a state before the log is trimmed to it. None: one more than
+    the lost disks that the log survives, with one log server on each node: 2 of 3, 3 of 5. If fewer
+    nodes have a database, the log grows until this is set."""
 
     def __attrs_post_init__(self) -> None:
         if self.copies is not None and self.copies < 1:
@@ -72,7 +83,7 @@ class ViewSettings:
 
 @attrs.frozen
 class Announce:
-    """In the header of somebody else's entry."""
+    """Announcement in the header of another entry."""
 
     replica: str
     durable: LogPosition
@@ -81,7 +92,7 @@ class Announce:
 
 @attrs.frozen
 class Heartbeat:
-    """The same, as an entry of its own."""
+    """Announcement as an entry of its own."""
 
     replica: str
     durable: LogPosition
@@ -90,15 +101,16 @@ class Heartbeat:
 
 @attrs.frozen
 class Eject:
-    """Take a replica out of the view, if it has not announced itself after `heard`."""
+    """Command: remove a replica from the view, if it has not announced itself after `heard`."""
 
     replica: str
     heard: int
-    """Or `holds.ANY`: an operator knows that it does not come back."""
+    """Position of the last announcement, or `holds.ANY`: an operator knows that the replica does
+    not come back."""
 
 
 def announce(transaction: StoreTransaction, said: Announce | Heartbeat, position: LogPosition) -> None:
-    """The state once this was said."""
+    """Apply an announcement to the state."""
     present = view.members(transaction)
     if said.replica not in present:
         for former in present:
@@ -111,7 +123,7 @@ def announce(transaction: StoreTransaction, said: Announce | Heartbeat, position
 
 
 def eject(transaction: StoreTransaction, command: Eject) -> bool:
-    """Returns whether it was ejected."""
+    """Apply an ejection; returns True if the replica was ejected."""
     present = view.members(transaction).get(command.replica)
     if present is None or command.heard not in {present.heard, holds.ANY}:
         return False
@@ -122,20 +134,20 @@ def eject(transaction: StoreTransaction, command: Eject) -> bool:
 
 @attrs.define(eq=False)
 class ViewTrackingEngine(CommandLayer):
-    """See the module."""
+    """Tracks the view and the holds, and limits trims accordingly."""
 
     name: ClassVar[str] = view.NAME
     vocabulary: ClassVar[Vocabulary] = Vocabulary((Announce, Heartbeat, Eject, PlaceHold, PlaceExactly, DropHold))
 
     settings: ViewSettings = attrs.field(factory=ViewSettings, kw_only=True)
     known: tuple[str, ...] = attrs.field(default=(), kw_only=True)
-    """Names of the engines of this stack."""
+    """Names of this stack's engines."""
     _durable: LogPosition = attrs.field(default=LogPosition(0), init=False)
-    """Of our newest snapshot."""
+    """Position of this replica's newest durable snapshot."""
     _announced: tuple[LogPosition, float] | None = attrs.field(default=None, init=False)
-    """What we last put into the log, and when."""
+    """Last announced position and its time. None before the first announcement."""
     _above: LogPosition = attrs.field(default=LogPosition(POSITION_MAX), init=False)
-    """What the layers above allow."""
+    """Position up to which the layers above allow trims."""
     _members: LivenessTimers = attrs.field(factory=LivenessTimers, init=False)
     _holds: LivenessTimers = attrs.field(factory=LivenessTimers, init=False)
 
@@ -150,31 +162,35 @@ class ViewTrackingEngine(CommandLayer):
         return view.holds(self.context.store)
 
     def floor(self) -> LogPosition:
-        """Below this nobody needs the log: view and holds allow to trim up to here. As of the applied state."""
+        """Position up to which view and holds allow trims, as of the applied state: nothing below
+        is needed."""
         return view.floor(self.context.store)
 
     def trimmable(self) -> LogPosition:
-        """Up to where this replica trims the log: what nobody needs, as far as enough disks have what it led to."""
+        """Position up to which this replica trims the log: unneeded, and with its effects on enough
+        disks."""
         return min(self.floor(), view.kept(self.context.store, self.copies))
 
     @property
     def copies(self) -> int:
         """Members that must have a state in a durable snapshot before the log is trimmed to it."""
         if self.context.passive:
-            return 1  # who takes no part trims nothing
+            return 1  # a passive replica trims nothing
         if self.settings.copies is not None:
             return self.settings.copies
         register = self.context.log.view.cached
         if register is None:
-            return MEMBERS_MAX  # until it is known how many nodes there are, nothing is trimmed
+            return MEMBERS_MAX  # until the number of nodes is known, nothing is trimmed
         nodes = sum(bool(entry.roles) for entry in register.nodes.values())
         return max(1, (nodes + 1) // 2)
 
     async def hold(self, holder: str, position: LogPosition, seconds: float = 0) -> LogPosition:
-        """Keep the log from `position` on; `seconds` long, unless it is renewed by another call, or until it is released.
+        """Keep the log from `position` on, for `seconds` unless renewed by another call, or until
+        released.
 
         Returns:
-            From where on it is kept for certain: `position`, or more if what is there may have been trimmed already.
+            Position from which on it is kept for certain: `position`, or more if some of it may
+                have been trimmed already.
 
         Raises:
             OverloadedError: there are too many holds; nothing was done.
@@ -184,7 +200,8 @@ class ViewTrackingEngine(CommandLayer):
         return granted
 
     async def hold_exactly(self, holder: str, position: LogPosition, seconds: float = 0) -> None:
-        """The same for who has no use for less: one that is refused leaves the hold of this name that is there.
+        """Keep the log from exactly `position` on, for callers with no use for less. A refused call
+        leaves an existing hold of this name.
 
         Raises:
             TrimmedError: some of it may have been trimmed already; nothing was done.
@@ -194,13 +211,13 @@ class ViewTrackingEngine(CommandLayer):
         await self.command(PlaceExactly(holder, position, int(seconds * 1000)))
 
     async def release(self, holder: str) -> bool:
-        """Drop a hold; returns whether there was one. Raises UnavailableError: unknown outcome."""
+        """Drop a hold; returns True if there was one. Raises UnavailableError: unknown outcome."""
         dropped: bool = await self.command(DropHold(holder, holds.ANY))
         return dropped
 
     async def eject(self, replica: str) -> bool:
-        """Take a replica out of the view, which certainly does not come back. Returns whether it was there. Raises
-        UnavailableError: unknown outcome."""
+        """Remove a replica that certainly does not come back from the view. Returns True if it was
+        there. Raises UnavailableError: unknown outcome."""
         ejected: bool = await self.command(Eject(replica, holds.ANY))
         return ejected
 
@@ -209,7 +226,8 @@ class ViewTrackingEngine(CommandLayer):
     def load(self) -> None:
         own = self.members().get(self._replica)
         if own is not None:
-            # The store has what was durable when we said so: a snapshot is taken after a flush.
+            # The store has what was durable when this was announced: a snapshot is taken after a
+            # flush.
             self._durable = max(self._durable, own.durable)
         self._learn()
         self._hand_down()
@@ -272,14 +290,15 @@ class ViewTrackingEngine(CommandLayer):
     async def tick(self) -> None:
         await self._announce()
         if self._silent():
-            await self._let_go()
+            await self._eject_silent()
 
     async def _announce(self) -> None:
         if self._is_due:
             await self.command(Heartbeat(*self._announcement()))
 
-    async def _let_go(self) -> None:
-        """Of members and holds that are silent, if it is not us who have not listened. Others may look for us meanwhile."""
+    async def _eject_silent(self) -> None:
+        """Eject silent members and drop silent holds, unless this replica itself was not listening.
+        Others may do so meanwhile."""
         await self.below.sync()
         for _ in range(_SECOND_LOOK):
             await self._clock.sleep(self.settings.announce_seconds)

@@ -1,12 +1,19 @@
-"""The tree as a replicated service: what a server of ZooKeeper's protocol, or a program that embeds it, talks to.
+"""The database as a replicated service, used by the server of ZooKeeper's protocol and by programs
+that embed a replica.
 
     database = Database(clock=..., random=...)
     replica = Replica(log, store, environment, identity, application=database)
     ... replica.run
     await nursery.start(database.run)       # expiry, touches, reaping
 
-It is the application on top of a stack of engines. What was applied becomes visible like this, for each command in order: its watches
-fire, those who serve sessions that are over or have moved are told, and then, at its proposer, `done` is called.
+It is the application on top of a stack of engines. Applied commands become visible in order, and
+each in three steps: its watches fire; servers of sessions that have ended or moved are notified;
+then, at its proposer, `done` is called.
+
+Reaping removes containers that have become empty and znodes past their time to live. Every replica
+may propose it, and looks about once a minute at a moment of its own, so usually one of them finds
+all. The condition is checked again where the proposal is applied (`session_operations.reap`), so
+two proposals do no harm.
 """
 
 from __future__ import annotations
@@ -36,77 +43,46 @@ from virtuallog_database.tree.session_operations import is_reapable
 from virtuallog_database.tree.tree import Tree
 from virtuallog_database.tree.watches import Watcher, Watches, WatchMode
 
-# FOLDED from virtuallog_database.kv.metrics: What a database tells about itself.
-
-
-def database_families(tree: Tree, watches: Watches, expiry: SessionExpiry, outstanding: int) -> list[MetricFamily]:
-    """As of now; the counters of the tree are part of the state, so nothing is counted for it."""
-    meta = tree.meta
-    return [
-        gauge("virtuallog_database_zxid", "Number of the last command that this replica has applied.", meta.zxid),
-        gauge("virtuallog_database_znodes", "Znodes in the tree.", meta.znodes),
-        gauge("virtuallog_database_ephemerals", "Znodes that go with their sessions.", meta.ephemerals),
-        gauge("virtuallog_database_sessions", "Sessions of all servers together.", meta.sessions),
-        gauge("virtuallog_database_attached_sessions", "Sessions that this server serves.", expiry.attached),
-        gauge("virtuallog_database_data_bytes", "Bytes of data in all znodes.", meta.data_bytes),
-        gauge("virtuallog_database_watches", "Watches that clients of this server have set.", watches.count),
-        gauge("virtuallog_database_outstanding_commands", "Proposed by this server, and not applied.", outstanding),
-    ]
-
-
-# FOLDED from virtuallog_database.kv.reaping: Which znodes nobody needs any more: containers that have emptied, and znodes whose time to live is over.
-#
-# Every replica may propose to reap; each looks about once a minute, at a moment of its own, so that as a rule one of them finds what
-# there is. Whether it still holds is decided where the proposal is applied (`session_operations.reap`): two of them do no harm.
-
 REAP_PAGE_COUNT: Final = 256
-"""Znodes that are looked at in one turn of the scheduler, some 2 ms, and at most so many in one command."""
-
-
-async def reap_commands(tree: Tree, now_ms: int) -> AsyncIterator[Reap]:
-    """What is to be proposed."""
-    after = ""
-    while page := tree.reapable(after, REAP_PAGE_COUNT):
-        after = page[-1][0]
-        found = tuple(path for path, znode in page if is_reapable(znode, now_ms))
-        if found:
-            yield Reap(found)
-        await trio.lowlevel.checkpoint()
-
-
+"""Znodes checked in one scheduler turn (some 2 ms), and the most in one command."""
 NOBODY: Final = Origin()
+"""Origin without a session and without identities, for commands of the server itself."""
 
 
 @attrs.frozen(kw_only=True)
 class UpkeepSettings:
-    """How often a replica looks after what ends of itself."""
+    """Intervals of a replica's maintenance."""
 
     reap_seconds: float = 60.0
-    """About how often it looks for containers and TTL znodes to reap; ZooKeeper's `znode.container.checkIntervalMs`."""
+    """Approximate seconds between two looks for containers and TTL znodes to reap; ZooKeeper's
+    `znode.container.checkIntervalMs`."""
 
 
 @attrs.define(eq=False, kw_only=True)
 class Database:
-    """One replica of the tree. Implements `virtuallog_database.engines.layers.contract.Application`."""
+    """One replica's database. Implements `virtuallog_database.engines.layers.contract.Application`."""
 
     clock: Clock
     random: random.Random
     settings: UpkeepSettings = attrs.field(factory=UpkeepSettings)
     watches: Watches = attrs.field(factory=Watches, init=False)
     tree: Tree = attrs.field(init=False)
-    """From `attach` on."""
+    """State of the tree. Set by `attach`."""
     expiry: SessionExpiry = attrs.field(init=False)
-    """From `attach` on."""
+    """Expiry of sessions. Set by `attach`."""
     _engine: Engine = attrs.field(init=False)
     _outstanding: int = attrs.field(default=0, init=False)
 
     # -- for those who use it -------------------------------------------------------------------------------------------
 
     def submit(self, operation: Operation, origin: Origin, done: Done) -> None:
-        """Put one command into the log. `done` is called once: with its `Result` (also one that says why it was refused), after
-        its watches have fired; or with a VirtualLogError: TooLargeError or InvalidSettingError, at once, if it cannot be
-        proposed, UnavailableError: unknown outcome. Commands of one caller are applied in the order of these calls. Costs no task; whoever calls
-        bounds how many are under way."""
+        """Put one command into the log, without a task of its own; the caller must limit commands
+        in flight. Commands of one caller are applied in the order of these calls.
+
+        `done` is called once, after the watches have fired, with the `Result`, which may be a
+        refusal; or with a VirtualLogError: TooLargeError or InvalidSettingError at once if the
+        command cannot be proposed, UnavailableError if the outcome is unknown.
+        """
         try:
             payload = codec.encode(Command(operation, origin, int(self.clock.wall() * 1000)))
         except VirtualLogError as error:
@@ -123,7 +99,8 @@ class Database:
         done(outcome)
 
     async def execute(self, operation: Operation, origin: Origin = NOBODY) -> Result:
-        """`submit`, and wait. A caller that is cancelled does not know what became of it; it may still happen.
+        """`submit` a command, and wait for its result. The command of a cancelled caller may still
+        happen.
 
         Raises:
             VirtualLogError: see `submit`.
@@ -132,8 +109,8 @@ class Database:
         return result
 
     async def sync(self) -> None:
-        """On return the tree shows whatever had been shown by any replica before the call: completed commands and others. Always
-        asks the log.
+        """Wait until the tree shows everything that any replica had shown before the call,
+        completed or not. Always asks the log.
 
         Raises:
             UnavailableError: the log cannot be asked now.
@@ -141,7 +118,7 @@ class Database:
         await self._engine.sync()
 
     async def prepare_read(self) -> None:
-        """Before a linearizable read, which `confirm` ends: see `Engine.prepare_read`.
+        """Begin a linearizable read, which `confirm` ends: see `Engine.prepare_read`.
 
         Raises:
             UnavailableError: the log has to be asked, and cannot be.
@@ -149,7 +126,8 @@ class Database:
         await self._engine.prepare_read()
 
     async def confirm(self) -> None:
-        """What was read after `prepare_read` may be told to a client that is promised linearizable reads: see `Engine.confirm`.
+        """End a linearizable read: on return its result may be given to the client (see
+        `Engine.confirm`).
 
         Raises:
             UnavailableError: the replica has stopped.
@@ -158,12 +136,12 @@ class Database:
 
     def set_watches(self, watcher: Watcher, relative_zxid: int, *, data: Sequence[str] = (), exist: Sequence[str] = (),
                     child: Sequence[str] = (), persistent: Sequence[str] = (), recursive: Sequence[str] = ()) -> None:  # fmt: skip
-        """Watches of a client that comes back, having seen everything up to `relative_zxid`: those whose change it has missed
-        fire at once, the others are set. Each path counts once.
+        """Set watches of a reconnected client that has seen everything up to `relative_zxid`.
+        Watches whose change it has missed fire at once; the others are set. Each path counts once.
 
         Raises:
-            OverloadedError: it has missed changes of znodes with long ACLs, and to read these is more work than a command of as many bytes
-                may do. What comes before is done.
+            OverloadedError: it has missed changes of znodes with long ACLs, and reading these is
+                more work than a command of that size may do. Earlier paths are done.
         """
         missed = ((ChangeKind.DATA_CHANGED, data), (ChangeKind.CREATED, exist), (ChangeKind.CHILDREN_CHANGED, child))
         most = self.tree.looked_at_acls + bounds.allowance(sum(len(path) for _, asked in missed for path in asked))
@@ -178,8 +156,9 @@ class Database:
             self.watches.add(path, watcher, WatchMode.PERSISTENT_RECURSIVE)
 
     def _set_watch(self, watcher: Watcher, path: str, relative_zxid: int, awaited: ChangeKind) -> None:
-        """`awaited` is what an event would say if it has been missed; CREATED stands for an `exists` that found nothing. Told only if
-        the znode, as it is now, may be read. That there is none may be told to any client, as by `exists`."""
+        """Set one watch, or fire it if its change was missed. `awaited` is the event to send;
+        CREATED stands for an `exists` that found nothing. The event is sent only if the client may
+        read the znode as it is now. A missing znode may be reported to any client, as by `exists`."""
         table = self.watches.child if awaited is ChangeKind.CHILDREN_CHANGED else self.watches.data
         try:
             stat = self.tree.exists(path)
@@ -196,7 +175,7 @@ class Database:
             watcher.fire(awaited, path, changed)
 
     def metrics(self) -> list[MetricFamily]:
-        """As of now."""
+        """Metrics as of now."""
         return database_families(self.tree, self.watches, self.expiry, self._outstanding)
 
     # -- for the stack --------------------------------------------------------------------------------------------------
@@ -213,7 +192,7 @@ class Database:
         self.expiry.load()
 
     def apply(self, transaction: StoreTransaction, entry: Entry, position: LogPosition) -> Result:
-        """See `Applicator`. A command that cannot be read is refused by all replicas: MalformedError."""
+        """See `Applicator`. MalformedError for an unreadable command: all replicas refuse it."""
         return apply.apply(transaction, codec.parse_untrusted(entry.payload))
 
     def post_apply(self, entry: Entry, position: LogPosition, result: Any) -> None:
@@ -227,8 +206,8 @@ class Database:
     # -- upkeep ---------------------------------------------------------------------------------------------------------
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Expire sessions, tell of those heard, reap containers and TTL znodes, until cancelled. May be started as soon as the
-        replica runs; proposals that are lost are made again."""
+        """Expire sessions, propose touches, and reap containers and TTL znodes until cancelled. May
+        be started as soon as the replica runs; lost proposals are repeated."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_sessions)
             nursery.start_soon(self._reap)
@@ -240,7 +219,7 @@ class Database:
             try:
                 await self.sync()
             except VirtualLogError:
-                continue  # `SessionExpiry` sees by the time that has passed that it was blind; what is fatal ends the replica
+                continue  # `SessionExpiry` detects the blind time by the clock; a fatal error ends the replica elsewhere
             for command in self.expiry.tick(self.clock.monotonic()):
                 self.submit(command, NOBODY, _ignore)
 
@@ -252,4 +231,31 @@ class Database:
 
 
 def _ignore(outcome: Outcome[Result]) -> None:
-    """Whatever came of it, the next look will see."""
+    """Ignore the outcome of a maintenance proposal: the next look repeats it if needed."""
+
+
+def database_families(tree: Tree, watches: Watches, expiry: SessionExpiry, outstanding: int) -> list[MetricFamily]:
+    """Metrics of the database as of now. The counters of the tree are part of the state, so nothing
+    is counted for them."""
+    meta = tree.meta
+    return [
+        gauge("virtuallog_database_zxid", "Number of the last command that this replica has applied.", meta.zxid),
+        gauge("virtuallog_database_znodes", "Znodes in the tree.", meta.znodes),
+        gauge("virtuallog_database_ephemerals", "Znodes that go with their sessions.", meta.ephemerals),
+        gauge("virtuallog_database_sessions", "Sessions of all servers together.", meta.sessions),
+        gauge("virtuallog_database_attached_sessions", "Sessions that this server serves.", expiry.attached),
+        gauge("virtuallog_database_data_bytes", "Bytes of data in all znodes.", meta.data_bytes),
+        gauge("virtuallog_database_watches", "Watches that clients of this server have set.", watches.count),
+        gauge("virtuallog_database_outstanding_commands", "Proposed by this server, and not applied.", outstanding),
+    ]
+
+
+async def reap_commands(tree: Tree, now_ms: int) -> AsyncIterator[Reap]:
+    """Commands to propose for the znodes that may be reaped at `now_ms`."""
+    after = ""
+    while page := tree.reapable(after, REAP_PAGE_COUNT):
+        after = page[-1][0]
+        found = tuple(path for path, znode in page if is_reapable(znode, now_ms))
+        if found:
+            yield Reap(found)
+        await trio.lowlevel.checkpoint()

@@ -1,15 +1,21 @@
-"""Keeps a replica of the tree running in a directory, through everything that needs another store under it.
+"""Host that keeps a replica running in a directory, and installs another store under it when
+needed.
 
-    restoring     the store lacks what the log no longer has: a peer's snapshot, or a compaction, is installed (`virtuallog_database.snapshots.restorer`)
+    restoring     the log lacks what the store needs: a peer's snapshot or a compaction is installed
     catching up   the log is played up to its tail of that moment
-    serving       the replica follows; whoever uses it may do so
+    serving       the replica follows, and may be used
        |
-       |--- the log was trimmed past the cursor (this process stood still for too long): once more from the top
-       '--- an error that is retryable has ended a task of the replica: the same, after a pause (`virtuallog.runtime.restart_backoff`)
+       |--- the log was trimmed past the cursor (this process stood still for too long): again
+       |    from the top
+       '--- a retryable error has ended a task of the replica: the same, after a pause
 
-From the first to the last is one *life*: a store, a replica, a tree, watches. The next one has new objects, and whoever used the former
-ones (connections of clients, say) begins anew as well. The same for a node that serves clients, for a program that embeds a
-replica, and in the simulator.
+Snapshots are installed by `virtuallog_database.snapshots.restorer`; pauses are those of
+`virtuallog.runtime.restart_backoff`.
+
+The span from the first state to the last is one *incarnation* (`ReplicaIncarnation`, `Host.life`):
+a store, a replica, a database, watches. The next one has new objects, and their users (connections
+of clients, say) start anew as well. The same host serves a node, a program that embeds a replica,
+and the simulator.
 """
 
 from __future__ import annotations
@@ -41,13 +47,13 @@ from virtuallog_database.snapshots.restorer import Restorer, release_own_hold
 from virtuallog_database.snapshots.snapshotter import Snapshotter
 
 RETRY_SECONDS: Final = 0.5
-"""Between two attempts to learn the tail, while the log does not answer."""
+"""Pause between two attempts to learn the tail while the log does not answer."""
 
 log = structlog.get_logger(__name__)
 
 
 class HostState(enum.Enum):
-    """How far a host is; see above."""
+    """Progress of a host; see the module's docstring."""
 
     OPENING = "opening"
     RESTORING = "restoring"
@@ -57,39 +63,39 @@ class HostState(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class HostSettings:
-    """How a replica, its snapshots and its tree behave."""
+    """Settings of a replica, its snapshots and its database."""
 
     replica: ReplicaSettings = attrs.field(factory=ReplicaSettings)
     snapshots: SnapshotSettings = attrs.field(factory=SnapshotSettings)
     upkeep: UpkeepSettings = attrs.field(factory=UpkeepSettings)
     places: Sequence[CompactionStore] = ()
-    """Where compactions may be that a store can begin with, beside the snapshots of peers."""
+    """Locations of compactions that a store can start from, besides the snapshots of peers."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class ReplicaIncarnation:
-    """What there is between two snapshots that were installed."""
+    """Everything that exists between two installed snapshots."""
 
     store: LocalStore
     replica: Replica
     database: Database
     snapshots: Snapshotter
     environment: Environment
-    """Its nursery ends with this life."""
+    """Environment whose nursery ends with this incarnation."""
 
 
 @attrs.define(eq=False, kw_only=True)
 class Host:
-    """See above.
+    """Runs one incarnation of a replica after the other.
 
     Args:
-        log: what is played. Not closed here.
-        directory: of the store. Not closed here.
-        environment: to run in.
-        identity: of the replica.
-        cluster: id of the cluster that the log is of; may be asked as soon as `run` is called.
+        log: the log to play. Not closed here.
+        directory: directory of the store. Not closed here.
+        environment: clock, services and nursery to run in.
+        identity: identity of the replica.
+        cluster: id of the log's cluster; needed as soon as `run` is called.
         peers: nodes that may have a snapshot.
-        settings: how it behaves.
+        settings: settings of the host.
     """
 
     log: VirtualLog
@@ -101,13 +107,13 @@ class Host:
     settings: HostSettings = attrs.field(factory=HostSettings)
     state: HostState = attrs.field(default=HostState.OPENING, init=False)
     life: ReplicaIncarnation | None = attrs.field(default=None, init=False)
-    """From `catching up` on; None while there is no replica."""
+    """The current incarnation, from `catching up` on. None while there is no replica."""
     meter: SnapshotMetrics = attrs.field(factory=SnapshotMetrics, init=False)
-    """Of the snapshots that are taken and restored, in all lives together."""
+    """Metrics of snapshots taken and restored, over all incarnations."""
     setbacks: RestartBackoff = attrs.field(factory=RestartBackoff, init=False)
-    """What a life has begun anew after."""
+    """Causes of restarts, with the backoff between them."""
     _lives: int = attrs.field(default=0, init=False)
-    """So far, over all calls of `run`: each is another incarnation of the replica."""
+    """Incarnations so far, over all calls of `run`."""
     _restorer: Restorer = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -126,18 +132,21 @@ class Host:
 
     @property
     def waiting_for(self) -> str:
-        """What keeps a snapshot from being restored; empty while nothing does."""
+        """Obstacle to restoring a snapshot; empty if there is none."""
         return self._restorer.waiting_for
 
     async def run(self, attend: Callable[[ReplicaIncarnation], Awaitable[None]]) -> None:
-        """Keep a replica running until cancelled, or until one can no longer be trusted. May be called again once it has ended.
+        """Keep a replica running until cancelled, or until it can no longer be trusted. May be
+        called again once it has ended.
 
         Args:
-            attend: called in each life once it serves, and cancelled when that ends. What it raises ends the life, and
-                the host as well unless it is retryable.
+            attend: called for each incarnation once it serves, and cancelled when that ends. An
+                error that it raises ends the incarnation, and the host as well unless it is
+                retryable.
 
         Raises (within exception groups):
-            VirtualLogError: this replica must stop; it says why. Never a RetryableError alone.
+            VirtualLogError: this replica must stop; the error gives the reason. Never a
+                RetryableError alone.
         """
         while True:
             self.state = HostState.RESTORING
@@ -168,8 +177,10 @@ class Host:
         try:
             yield store
         finally:
-            # Shielded: a process that is told to end flushes, so that the next one need not play what this one has played. It takes as
-            # long as the disk does: nothing can call a write back. Who does not want to wait kills the process, and loses nothing.
+            # Shielded: a process that shuts down flushes, so that the next one need not replay what
+            # this one has applied. It takes
+            # as long as the disk does, since a write cannot be recalled. An operator in a hurry may
+            # kill the process and loses nothing.
             with trio.CancelScope(shield=True):
                 await _flush(store)
                 await store.close()

@@ -1,19 +1,23 @@
-"""Plays the log of a database into a store without being a replica: no log, no network, no tasks, no clock, no chance.
+"""Replays the log of a database into a store without a replica: no log client, network, tasks,
+clock or randomness.
 
     replay = Replay(store)                      what the store has applied so far counts: `replay.cursor`
-    for piece in ...                            of the log, from the cursor on: from servers, from archives, wherever it is
-        for effects in replay.apply(piece)      what each entry has done to the store
+    for piece in ...                            of the log, from the cursor on: from servers, archives, or elsewhere
+        for effects in replay.apply(piece)      the changes that each entry has made in the store
 
-The store is a function of the log up to its cursor (SOSP'21, section 3), and `apply` of every engine is one of the transaction, the
-entry and the position. So the same stack that a server runs gives the same store here, and what each entry *did*: what depends on
-many keys before (versions, several operations in one, sequential names, the end of a session) is plain puts and deletes after.
+The store is a function of the log up to its cursor (SOSP'21, section 3), and `apply` of every
+engine is a function of the transaction, the entry and the position. So the stack that a server runs
+produces the same store here, and the changes of each entry. Results that depend on many keys
+(versions, several operations in one, sequential names, the end of a session) become plain puts and
+deletes.
 
 Rules:
-* Each entry has a transaction of its own, so the effects of one position are exact. Replicas put several into one; which they put
-  together is no part of the state.
-* Soft state is made from the store once, and not kept up: no `apply` looks at it. (`Checksums` compares with digests of its own, and
-  has none here.)
-* The cursor is in the store after each entry, but not in the effects: whoever folds them says himself how far they go.
+* Each entry has a transaction of its own, so the effects of one position are exact. Replicas put
+  several entries into one; the grouping is no part of the state.
+* Soft state is made from the store once, and not maintained: no `apply` looks at it.
+  (`ChecksumEngine` compares with digests of its own, and has none here.)
+* The cursor is in the store after each entry, but not in the effects: callers that fold effects
+  must record how far they go.
 """
 
 from __future__ import annotations
@@ -43,33 +47,33 @@ from virtuallog_database.ports import LocalStore
 from virtuallog_database.replica.database import Database
 from virtuallog_database.transaction import StoreTransaction
 
-_NOBODY: Final = ReplicaIdentity(node=NodeId(0), store=bytes(16), boot=0)
-"""Proposes nothing, so no name of it comes into the state."""
+_NO_REPLICA: Final = ReplicaIdentity(node=NodeId(0), store=bytes(16), boot=0)
+"""Identity for a stack that proposes nothing, so its name never enters the state."""
 
 
 @attrs.frozen
 class AppliedEffects:
-    """What one entry of the log has done to the store."""
+    """Changes that one log entry has made in the store."""
 
     position: LogPosition
     time_ms: int
-    """Wall-clock time when whoever ordered the log has ordered it."""
+    """Wall-clock time in milliseconds at which the log ordered the entry."""
     changes: Mapping[bytes, bytes | None]
-    """What was put under each key, the last of it; None: deleted. Keys of engines are among them, the cursor is not."""
+    """Last value put under each key, None if deleted. Includes keys of engines, but not the cursor."""
 
 
 @attrs.define(eq=False)
 class Replay:
-    """Plays into one store, for as long as that is open. It is the only one who writes there.
+    """Plays a log into one open store, and must be its only writer.
 
     Args:
-        store: what it holds has been applied up to the cursor in it; an empty one begins with the log.
-        recipe: which engines there are; those of the servers.
-        application: on top of them; by default the tree.
+        store: everything up to its cursor has been applied; an empty one begins with the log.
+        recipe: the engines; those of the servers.
+        application: the application on top of them; by default the database's tree.
 
     Raises:
         BinaryTooOldError: the database uses an engine that this program does not know.
-        CorruptionError: what is in the store cannot be read.
+        CorruptionError: the store's content cannot be read.
     """
 
     store: LocalStore
@@ -78,12 +82,12 @@ class Replay:
     cursor: LogPosition = attrs.field(init=False)
     """First position that is not applied."""
     strays: Counter = attrs.field(factory=lambda: Counter("replay_strays", "Entries of nobody's."), init=False)
-    """Entries that are none of a database, and were passed over."""
+    """Number of entries that are not from a database; they were skipped."""
     _base: BaseEngine = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         context = LayerContext(
-            identity=_NOBODY,
+            identity=_NO_REPLICA,
             environment=_environment(),
             log=cast(VirtualLog, _Absent()),
             store=self.store,
@@ -96,21 +100,23 @@ class Replay:
         self.cursor = read_cursor(self.store)
 
     def apply(self, found: Iterable[Placed]) -> list[AppliedEffects]:
-        """Play what lies at the cursor and behind it, all of it; see `play`."""
+        """Play all items, which begin at the cursor; see `play`."""
         return list(self.play(found))
 
     def play(self, found: Iterable[Placed]) -> Iterator[AppliedEffects]:
-        """Play one entry after the other. When the effects of one are handed out, the store is as it is right behind that entry, and
-        the cursor stands there; nothing is played further until the next ones are asked for.
+        """Play one entry after the other. When its effects are yielded, the store and the cursor
+        stand right behind that entry. Nothing further is played until the next effects are
+        requested.
 
         Args:
             found: the part of the log that begins at the cursor, without a hole.
 
         Raises:
             SnapshotNeededError: the log has been trimmed there.
-            CorruptionError: a part of the log is lost, or this is not what comes next.
-            BinaryTooOldError: an entry of a later version, or one that enables an engine which this program does not know.
-            StorageError: of the store.
+            CorruptionError: a part of the log is lost, or the items do not continue at the cursor.
+            BinaryTooOldError: an entry of a later version, or one that enables an engine unknown to
+                this program.
+            StorageError: the store failed.
         """
         for placed in found:
             if placed.start != self.cursor:
@@ -130,7 +136,7 @@ class Replay:
         return effects
 
     def _pass_over(self, stop: int) -> None:
-        """What holds nothing to apply moves the cursor, too."""
+        """Move the cursor over positions that hold nothing to apply."""
         if stop > self.cursor:
             self._move(StoreTransaction(self.store), stop)
 
@@ -146,7 +152,7 @@ def _environment() -> Environment:
 
 
 class _Absent:
-    """The log, services, a nursery: there are none, and who only applies asks for none."""
+    """Stand-in for the log, services and nursery, which `apply` never uses."""
 
     def __getattr__(self, name: str) -> Any:
         return _refuse
@@ -157,7 +163,7 @@ def _refuse(*_: object, **__: object) -> NoReturn:
 
 
 class _StoppedClock:
-    """`virtuallog.contract.ports.Clock`, for soft state that nobody keeps up."""
+    """Stopped `virtuallog.contract.ports.Clock`, for soft state that is not maintained."""
 
     def wall(self) -> float:
         return 0.0

@@ -1,4 +1,5 @@
-"""A replica: a local store, the stack of engines above the log, and the task that plays the log into the store.
+"""A replica: a local store, the stack of engines above the log, and the task that plays the log
+into the store.
 
 The same for a node that serves clients, for a program that embeds a database, and in the simulator.
 """
@@ -26,30 +27,32 @@ from virtuallog_database.ports import LocalStore
 
 @attrs.frozen(kw_only=True)
 class ReplicaSettings:
-    """How a replica behaves."""
+    """Settings of a replica."""
 
     stack: StackSettings = attrs.field(factory=StackSettings)
     recipe: Recipe = database_recipe
-    """Which engines there are."""
+    """Factory of the stack's engines."""
     passive: bool = False
-    """Only follow: be in no view, so that the log is not kept for this replica, and propose nothing that its user has not asked
-    for. SOSP'21 (figure 6) has another stack for that; here the engines are the same, as each has a part of the state."""
+    """True to only follow: join no view, so that the log is not kept for this replica, and propose
+    only what its user submits. SOSP'21 (figure 6) has another stack for that. Here the engines are
+    the same, as each has a part of the state."""
 
 
 @attrs.frozen(kw_only=True)
 class ReplicaStatistics:
-    """What a replica has done since it was made."""
+    """Work of a replica since it was made."""
 
     cursor: LogPosition
     """First position that is not applied."""
     entries: int
-    """Applied since the start."""
+    """Entries applied since the start."""
     payload_bytes: int
-    """Of these entries."""
+    """Payload bytes of these entries."""
 
 
 class Replica:
-    """Makes one store follow the log. It runs once: to begin anew, on another snapshot, make another one."""
+    """Makes one store follow the log. Runs once: after installing another snapshot, make another
+    replica."""
 
     def __init__(
         self,
@@ -60,7 +63,8 @@ class Replica:
         application: Application,
         settings: ReplicaSettings | None = None,
     ) -> None:
-        """Builds the stack and attaches the application; makes no call yet. Closes neither the log nor the store."""
+        """Build the stack and attach the application, without any call yet. Closes neither the log
+        nor the store."""
         settings = settings or ReplicaSettings()
         context = LayerContext(
             identity=identity, environment=environment, log=log, store=store, passive=settings.passive
@@ -70,13 +74,14 @@ class Replica:
         self.stack: Final = build(self._base, settings.recipe(context, settings.stack), application)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Play the log until cancelled. Started once the soft state has been made from the store: from then on `propose` may be
-        called; the store may still be far behind the log. When it ends, however, all who wait are told UnavailableError.
+        """Play the log until cancelled. Started once the soft state has been made from the store.
+        From then on `propose` may be called, though the store may be far behind the log. When the
+        task ends, all pending callers get UnavailableError.
 
         Raises:
             SnapshotNeededError: the log has been trimmed past the cursor.
-            BinaryTooOldError: what is in the log or in the store is of a later version of this program.
-            Exception: one of `failures.NONDETERMINISTIC`: this replica can no longer be trusted.
+            BinaryTooOldError: the log or the store has content of a later version of this program.
+            Exception: one of `layer.NONDETERMINISTIC`: this replica can no longer be trusted.
         """
         base = self._base
         try:
@@ -111,12 +116,12 @@ class Replica:
 
     @property
     def applied(self) -> int:
-        """Entries that were applied since the start."""
+        """Entries applied since the start."""
         return self._base.meter.entries
 
     @property
     def applied_bytes(self) -> int:
-        """Of these entries' payloads."""
+        """Payload bytes of these entries."""
         return self._base.meter.bytes
 
     async def wait_applied(self, position: LogPosition) -> None:
@@ -128,18 +133,18 @@ class Replica:
         await self._base.wait_applied(position)
 
     def snapshotted(self, position: LogPosition) -> None:
-        """There is a durable snapshot of the store in which everything below `position` is applied: of all that comes before
-        it the log is no longer needed by this replica."""
+        """Report a durable snapshot with everything below `position` applied: this replica needs no
+        earlier part of the log."""
         self.stack.snapshotted(position)
 
     def set_trim_prefix(self, position: LogPosition) -> None:
-        """The application needs nothing of the log below `position` any more."""
+        """Report that the application needs nothing of the log below `position`."""
         self.stack.top.set_trim_prefix(position)
 
     def statistics(self) -> ReplicaStatistics:
-        """As of now."""
+        """Statistics as of now."""
         return ReplicaStatistics(cursor=self.cursor, entries=self.applied, payload_bytes=self.applied_bytes)
 
     def metrics(self) -> list[MetricFamily]:
-        """The figures of all layers."""
+        """Metrics of all layers."""
         return self.stack.metrics()

@@ -1,17 +1,22 @@
-"""When sessions end of themselves: who is heard of, and who is not any more. Soft state of one replica.             Pure.
+"""Expiry of sessions: which clients were heard of, and which session to expire. Soft state of one
+replica.
 
-Every command of a session is a touch, and so is a `Touch` that its server proposes when it has heard of the client otherwise. Each
-replica notes, on a clock of its own, when it last applied one. A session that has not been touched for its timeout may be
-proposed for expiry: at once by the server that it is attached to, a little later by the others; with the number of touches
-seen, so that it ends only if nothing has come in between (`virtuallog_database.tree.session_operations`).
+Every command of a session is a touch. So is a `Touch` that its server proposes after hearing from
+the client in another way. Each replica notes, on its own clock, when it last applied a touch. A
+session without a touch for its timeout may be proposed for expiry: at once by the server that it is
+attached to, a little later by the others. The proposal carries the number of touches seen, so the
+session ends only if none has come in between (`virtuallog_database.tree.session_operations`).
 
 Rules:
-* `tick` is called after a `sync`: what this replica has not seen by then did not happen before. One that is behind expires nobody.
-* Time in which this replica could not follow the log (it was stopped, the log was not to be reached) says nothing about clients, who
-  could not be heard either: then all sessions count anew, as they do in ZooKeeper with a new leader. So do they after a start.
-* Touches are dated at the next tick, that is a little late: a session lives at least for its timeout. What comes from the client within
-  a third of it after a touch is told when that third is over, and dated by all then. Its server could go by when it was heard; then
-  the log would not say any more that nobody has been expired too early.
+* `tick` is called after a `sync`: what this replica has not seen by then did not happen before. A
+  replica that is behind expires no session.
+* While this replica could not follow the log (stopped, or the log was unreachable) it learnt
+  nothing about clients, which could not be heard either. Then all sessions count anew, as in
+  ZooKeeper with a new leader, and as after a start.
+* Touches are dated at the next tick, that is a little late: a session lives at least for its
+  timeout. Messages of a client within a third of the timeout after a touch are proposed when that
+  third is over, and all replicas date them then. The server could use the time at which it heard
+  them; but then the log would not prove that no session was expired too early.
 """
 
 from __future__ import annotations
@@ -27,51 +32,57 @@ from virtuallog_database.tree.results import Attached, Error, Result
 from virtuallog_database.tree.tree import Tree
 
 Ended: TypeAlias = Callable[[Error], None]
-"""SESSION_EXPIRED: the session is over, by expiry or because it was closed. SESSION_MOVED: it has been attached anew, to whatever
-server. Called on the event loop, at most once, while the command that did it is applied; must not raise."""
+"""Callback for the end of an attached session. SESSION_EXPIRED: the session is over, by expiry or
+because it was closed. SESSION_MOVED: it has been attached anew, to any server. Called on the event
+loop, at most once, while the command is applied; must not raise."""
 
 TICK_SECONDS: Final = 1.0
 ABSENT_SECONDS: Final = 3 * TICK_SECONDS
-"""Between two ticks; after more than that all sessions count anew. Those of less than four seconds do so before (`_blink`)."""
+"""Longest gap between two ticks; after a longer one all sessions count anew. Sessions with a
+timeout below four seconds count anew earlier (`_blink`)."""
 PATIENCE_SECONDS: Final = 3 * TICK_SECONDS
-"""After a proposal to expire a session, until the next one."""
+"""Pause after a proposal to expire a session, until it is proposed again."""
 TOUCHES_MAX: Final = 4096
-"""In one command: 32 KiB."""
+"""Touches in one command: 32 KiB."""
 EXPIRIES_MAX: Final = 64
-"""In one command, which deletes all their ephemerals in one step, while everybody waits."""
+"""Expiries in one command, which deletes all their ephemerals in one step while all other work
+waits."""
 
 
 @attrs.define
 class _Noted:
-    """What is known of one session."""
+    """Soft state of one session."""
 
     timeout: float
     since: float
-    """When it was last touched, at the latest."""
+    """Latest possible time of the last touch."""
     grace: float
-    """How long after its timeout we wait for others to notice."""
+    """Seconds after the timeout that this replica leaves for others to notice."""
 
 
 @attrs.define(eq=False)
 class SessionExpiry:
-    """What the connections of this server say about their sessions, and what follows from it."""
+    """Sessions of this server's connections, and the commands that follow from their silence or
+    signs of life."""
 
     _tree: Tree
     _random: random.Random
     _noted: dict[int, _Noted] = attrs.field(factory=dict, init=False)
     _touched: dict[int, None] = attrs.field(factory=dict, init=False)
-    """Since the last tick, by commands that were applied."""
+    """Sessions touched by applied commands since the last tick."""
     _heard: dict[int, None] = attrs.field(factory=dict, init=False)
-    """By connections of this server; not told to others yet."""
+    """Sessions heard by connections of this server and not proposed as touches yet."""
     _attached: dict[int, tuple[int, Ended]] = attrs.field(factory=dict, init=False)
     _ticked: float | None = attrs.field(default=None, init=False)
 
     # -- what connections say -------------------------------------------------------------------------------------------
 
     def attach(self, session: int, generation: int, ended: Ended) -> None:
-        """A connection of this server serves the session from now on. The former one, if any, is told SESSION_MOVED.
+        """Attach the session to a connection of this server. A former connection, if any, gets
+        SESSION_MOVED.
 
-        Call it with what `Attached` says, right when that is known. If that is out of date already, `ended` is called at once.
+        Call it with the fields of `Attached` as soon as they are known. If they are out of date
+        already, `ended` is called at once.
         """
         self._tell(session, Error.SESSION_MOVED)
         record = self._tree.session(session)
@@ -81,29 +92,31 @@ class SessionExpiry:
             self._attached[session] = generation, ended
 
     def detach(self, session: int, generation: int) -> None:
-        """It does not any more; the session goes on without, until it expires. Nobody is told."""
+        """Detach the session from its connection, without a notification. The session goes on until
+        it expires."""
         if session in self._attached and self._attached[session][0] == generation:
             del self._attached[session]
 
     def heard(self, session: int) -> None:
-        """Something came from the client. Costs next to nothing; all replicas are told once in a third of its timeout."""
+        """Note a sign of life of the client. Nearly free; replicas hear of it once in a third of
+        the timeout."""
         self._heard[session] = None
 
     # -- what was applied -----------------------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """The sessions in the store; all of them count anew."""
+        """Load the sessions from the store; all of them count anew."""
         self._noted.clear()
         self._touched = dict.fromkeys(self._tree.sessions())
         self._ticked = None
 
     def applied(self, result: Result) -> None:
-        """One command. Called in order of zxids."""
+        """Take in one applied command. Called in order of zxids."""
         for session in result.touched:
             self._touched[session] = None
         value = result.value
         if isinstance(value, Attached):
-            self._noted.pop(value.session, None)  # its timeout may be another one
+            self._noted.pop(value.session, None)  # its timeout may have changed
             if value.session in self._attached and self._attached[value.session][0] < value.generation:
                 self._tell(value.session, Error.SESSION_MOVED)
         for session in result.ended:
@@ -120,7 +133,8 @@ class SessionExpiry:
     # -- what follows ---------------------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> list[Touch | ExpireSessions]:
-        """What is to be proposed. About once in `TICK_SECONDS`, and always right after a `sync`."""
+        """Commands to propose. Call it about once in `TICK_SECONDS`, and always right after a
+        `sync`."""
         gap = 0.0 if self._ticked is None else now - self._ticked
         self._ticked = now
         for session in [*self._touched, *self._unheard(gap)]:
@@ -134,7 +148,8 @@ class SessionExpiry:
         ]
 
     def _unheard(self, gap: float) -> list[int]:
-        """Sessions of which nobody can say that they were silent, after so long without a tick."""
+        """Sessions that must count anew: after so long a gap between ticks their silence proves
+        nothing."""
         if gap <= 2 * TICK_SECONDS:
             return []
         return [session for session, noted in self._noted.items() if gap > min(ABSENT_SECONDS, _blink(noted.timeout))]
@@ -150,8 +165,8 @@ class SessionExpiry:
             self._noted[session] = _Noted(record.timeout_ms / 1000, now, grace)
 
     def _due_touches(self, now: float) -> list[int]:
-        """Sessions that were heard of, and have not been touched for a third of their timeout: clients say something at least
-        that often, so more would only cost."""
+        """Sessions that were heard, and have had no touch for a third of their timeout. Clients
+        send something at least that often, so more touches would only cost."""
         due = [
             session
             for session in self._heard
@@ -181,10 +196,11 @@ class SessionExpiry:
 
     @property
     def attached(self) -> int:
-        """Sessions that connections of this server serve."""
+        """Number of sessions that connections of this server serve."""
         return len(self._attached)
 
 
 def _blink(timeout: float) -> float:
-    """Seconds between two ticks that leave enough of a short timeout for its client to be heard in; never less than two ticks."""
+    """Longest gap in seconds between two ticks that still lets a client with a short timeout be
+    heard; at least two ticks."""
     return max(timeout / 2, TICK_SECONDS) + TICK_SECONDS

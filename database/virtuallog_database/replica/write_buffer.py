@@ -1,7 +1,8 @@
-"""Writes that are held back in memory, over a store that does not see them yet.                                      Pure.
+"""Buffer that holds back writes to a store until `release`.
 
-For who must have something else durable before the store moves on: RocksDB makes writes durable when it likes, not only when it is
-told to flush. What is read here has them all. `release` hands them to the store in one step.
+For callers that must make something else durable before the store moves on: RocksDB makes writes
+durable at any time, not only on a flush. Reads of the buffer see all writes. `release` passes them
+to the store in one step.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ from virtuallog_database.transaction import scan_changed
 
 @attrs.define(eq=False)
 class WriteBuffer:
-    """A `virtuallog_database.ports.LocalStore` that `Replay` can write to. Memory for all that is held back."""
+    """A `virtuallog_database.ports.LocalStore` that `Replay` can write to. Needs memory for all
+    held writes."""
 
     _store: LocalStore
     _changes: dict[bytes, bytes | None] = attrs.field(factory=dict, init=False)
     _keys: list[bytes] = attrs.field(factory=list, init=False)
-    """Of the changes, in order."""
+    """Keys of the changes, in order."""
     size: int = attrs.field(default=0, init=False)
-    """Bytes that were written since the last release; more than is held, where a key was written more than once."""
+    """Bytes written since the last release; more than is held if a key was written more than once."""
 
     def get(self, key: bytes) -> bytes | None:
         if key in self._changes:
@@ -50,20 +52,20 @@ class WriteBuffer:
         return self._store.is_behind
 
     def release(self) -> None:
-        """Write all of it to the store, in one step; nothing is held back then."""
+        """Write everything held to the store in one step."""
         if self._changes:
             self._store.write(self._changes)
         self._changes, self._keys, self.size = {}, [], 0
 
     async def flush(self) -> None:
-        """Of what has been released."""
+        """Make the released writes durable."""
         await self._store.flush()
 
     def snapshot(self) -> StoreReader:
-        """Only while nothing is held back."""
+        """Snapshot of the store; allowed only while nothing is held back."""
         assert not self._changes
         return self._store.snapshot()
 
     async def close(self) -> None:
-        """What is held back is gone."""
+        """Close the store. Held writes are lost."""
         await self._store.close()

@@ -1,4 +1,4 @@
-"""The directory of a database's store on RocksDB: `open_store_directory`."""
+"""Local store of a database on RocksDB: `open_store_directory`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What the files of a checkpoint are, as it is noted beside them.                                               Pure.
+"""Listing of a checkpoint's files, stored beside them.
 
-Durable format, version 1: a line `virtuallog checkpoint 1`, one line `CHECKSUM SIZE NAME` for each file in order of names, with the
-CRC32C as eight hexadecimal digits, and a last line `end CHECKSUM` with that of all lines before it.
+Durable format, version 1: a line `virtuallog checkpoint 1`, one line `CHECKSUM SIZE NAME` for each
+file in order of names, with the CRC32C as eight hexadecimal digits, and a last line `end CHECKSUM`
+with that of all lines before it.
 """
 
 from __future__ import annotations
@@ -16,17 +17,18 @@ from virtuallog.contract.errors import CorruptionError, MalformedError
 from virtuallog_database.ports import CheckpointFile
 
 LISTING: Final = "FILES"
-"""The name of the file with the listing; not a part of what it lists."""
+"""Name of the file with the listing; not part of the listing."""
 _TITLE: Final = "virtuallog checkpoint 1"
 _FILE: Final = re.compile(r"([0-9a-f]{8}) (\d{1,18}) (\S+)")
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 
 
 def check_name_untrusted(name: str) -> str:
-    """A name that a file of a checkpoint can have: it comes from a peer, and becomes a part of a path.
+    """Check the name of a checkpoint's file: it comes from a peer, and becomes a part of a path.
+    Returns it.
 
     Raises:
-        MalformedError: it cannot.
+        MalformedError: not a valid name.
     """
     if not _NAME.fullmatch(name) or name in {LISTING, "LOCK"}:
         raise MalformedError(f"not the name of a file of a checkpoint: {name[:100]!r}")
@@ -40,7 +42,7 @@ def encode(files: Sequence[CheckpointFile]) -> bytes:
 
 
 def decode_untrusted(text: bytes) -> list[CheckpointFile]:
-    """What `encode` was given.
+    """Parse a listing made by `encode`.
 
     Raises:
         CorruptionError: a byte of it has changed, or it is of another version.

@@ -1,10 +1,12 @@
 """Checkpoints of a RocksStore: directories of hard links, with a listing.
 
-RocksDB flushes what is in memory and links the files that it has: those never change, so that takes milliseconds, and room only for
-what is merged away later. A checkpoint is made under another name, listed, synced, and then renamed.
+RocksDB flushes its memory and links its files. Those never change, so that takes milliseconds, and
+room only for files that are merged away later. A checkpoint is made under another name, listed,
+synced, and then renamed.
 
-Checksums are computed when a checkpoint is taken. A file that the former one had, too, is the same file, by its inode, and has the
-same checksum: else each checkpoint would read the whole store.
+Checksums are computed when a checkpoint is taken. A file with the same inode as in the former
+checkpoint is the same file, with the same checksum. Otherwise each checkpoint would read the whole
+store.
 """
 
 from __future__ import annotations
@@ -29,15 +31,16 @@ _TAKING: Final = ".taking"
 
 @attrs.define(eq=False)
 class RocksCheckpoints:
-    """`ports.Checkpoints`. Names are those that `take` was given; they must not begin with a dot."""
+    """Implements `ports.Checkpoints`. Names are those given to `take`; they must not begin with a
+    dot."""
 
     directory: Path
-    """It is there."""
+    """Existing directory of the checkpoints."""
     store: RocksStore | None
-    """The one that is open, if one is."""
+    """The open store. None if it is closed."""
     _settings: StoreSettings
     _worker: Worker
-    """Takes and reads; one at a time, so that what is being read is not removed under it."""
+    """Takes, reads and removes, one at a time, so that no file is removed while being read."""
 
     async def names(self) -> list[str]:
         return await self._worker.do(lambda: guarded(self._names))
@@ -45,10 +48,12 @@ class RocksCheckpoints:
     async def take(self, name: str) -> None:
         if self.store is None:
             raise StorageError("a checkpoint can be taken only of an open store")
-        # Before RocksDB tries: once a flush of its own has met a full disk, it takes no more writes.
+        # Checked before RocksDB tries: once a flush of its own has met a full disk, it accepts no
+        # more writes.
         if shutil.disk_usage(self.directory).free < self._settings.headroom_bytes:
             raise DiskFullError("too little is free on the disk for a checkpoint")
-        # First without the interpreter's lock, which the next step keeps: it has little left to do then.
+        # First without the interpreter's lock, which the next step keeps: it has little left to do
+        # then.
         await self.store.flush()
         path = self.directory / _TAKING
         await self.store.perform(lambda database: self._link(database, path))
@@ -66,19 +71,22 @@ class RocksCheckpoints:
     def clean(self) -> None:
         """Remove what a crash has left half done. Blocks."""
         files.remove(self.directory / _TAKING)
-        files.remove(self.directory / f"{_TAKING}.tmp")  # RocksDB's own way to make a checkpoint in one step
+        files.remove(self.directory / f"{_TAKING}.tmp")  # RocksDB's temporary name for an unfinished checkpoint
 
     def _names(self) -> list[str]:
         return [name for name in files.names_in(self.directory) if not name.startswith(".")]
 
     def _link(self, database: Any, path: Path) -> None:
-        """What goes wrong here is a failure of the store: its own flush is a part of it."""
+        """Take RocksDB's checkpoint. Errors here are failures of the store: its own flush is a part
+        of it."""
         self.clean()
         rocksdict.Checkpoint(database).create_checkpoint(str(path))
 
     def _complete(self, path: Path, name: str) -> None:
         try:
-            open_database(path, self._settings, read_only=True).close()  # it can be opened: that is what it is for
+            open_database(
+                path, self._settings, read_only=True
+            ).close()  # check that it can be opened: that is its purpose
             files.write_synced(path / LISTING, encode(self._list(path)))
             files.sync_below(path)
             path.rename(self.directory / name)
@@ -96,7 +104,7 @@ class RocksCheckpoints:
         return listed
 
     def _known_files(self) -> dict[tuple[int, int, str], CheckpointFile]:
-        """Those of the newest checkpoint that are never written to, by inode, size and name."""
+        """Files of the newest checkpoint that are never written to, by inode, size and name."""
         names = self._names()
         if not names:
             return {}

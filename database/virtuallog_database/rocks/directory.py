@@ -1,12 +1,12 @@
-"""One replica's place on a disk.
+"""Directory of one replica's store.
 
-    DIR/LOCK                            held while it is in use
+    DIR/LOCK                            held while in use
     DIR/generation-000001/store         RocksDB
     DIR/generation-000001/checkpoints   see `checkpoints.py`
-    DIR/staging/store                   see `staging.py`
+    DIR/staging/store                   see `staging_area.py`
 
-The store is that of the highest generation. A store that was received becomes the next one in one rename; what was below is removed
-then, or at the next start if a crash came in between.
+The store is that of the highest generation. A received store becomes the next generation in one
+rename. Older generations are removed then, or at the next start if a crash came in between.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _GENERATION: Final = re.compile(r"generation-(\d{6,})")
 
 
 async def open_store_directory(path: Path, settings: StoreSettings = DEFAULT) -> RocksDirectory:
-    """Take `path`, which is made if need be.
+    """Open and lock `path`, which is created if missing.
 
     Raises:
-        InvalidSettingError: somebody else has it.
-        StorageError: it cannot be made, or opened.
+        InvalidSettingError: another process uses it.
+        StorageError: it cannot be created or opened.
     """
     worker = Worker(f"store of {path.name}")
     try:
@@ -51,7 +51,7 @@ async def open_store_directory(path: Path, settings: StoreSettings = DEFAULT) ->
 
 @attrs.define(eq=False)
 class RocksDirectory:
-    """`ports.StoreDirectory`. Use `open_store_directory`."""
+    """Implements `ports.StoreDirectory`. Use `open_store_directory`."""
 
     _path: Path
     _settings: StoreSettings
@@ -59,7 +59,7 @@ class RocksDirectory:
     _worker: Worker
     _generation: int = attrs.field(default=0, init=False)
     _reader: Worker = attrs.field(init=False)
-    """Checkpoints are read beside what is done to the store: a peer must not wait for a flush."""
+    """Reads checkpoints beside the store's own jobs: a peer must not wait for a flush."""
     checkpoints: RocksCheckpoints = attrs.field(init=False)
     staging: RocksStagingArea = attrs.field(init=False)
 
@@ -75,7 +75,7 @@ class RocksDirectory:
         return self.checkpoints.store
 
     async def close(self) -> None:
-        with trio.CancelScope(shield=True):  # as for the store
+        with trio.CancelScope(shield=True):  # see `RocksStore.close`
             try:
                 if self.checkpoints.store is not None:
                     await self.checkpoints.store.close()
@@ -87,7 +87,7 @@ class RocksDirectory:
                     self._lock = -1
 
     def clean(self) -> None:
-        """Find the generation that counts, and remove what is left of others. Blocks; part of opening."""
+        """Find the current generation, and remove remains of others. Blocks; part of opening."""
         numbers = [int(match[1]) for name in files.names_in(self._path) if (match := _GENERATION.fullmatch(name))]
         self._generation = max(numbers, default=0) or 1
         for number in numbers:

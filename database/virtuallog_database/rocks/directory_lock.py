@@ -1,4 +1,4 @@
-"""A directory that one process at a time works in. The lock ends with the process, however that ends."""
+"""Lock on a directory, for one process at a time. It ends with the process, also by a crash."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from virtuallog_database.rocks.error_translation import guarded
 
 
 def lock_directory(path: Path) -> int:
-    """Make the directory if need be, and take it; returns what is to be closed by `os.close` to give it back. Raises OSError besides.
+    """Lock a directory, which is created if missing. Returns a file descriptor; `os.close` releases
+    the lock. May raise OSError.
 
     Raises:
-        InvalidSettingError: somebody else has it.
+        InvalidSettingError: another process holds the lock.
     """
     path.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path / "LOCK", os.O_RDWR | os.O_CREAT, 0o600)
@@ -33,11 +34,11 @@ def lock_directory(path: Path) -> int:
 
 @contextmanager
 def locked_directory(path: Path) -> Iterator[None]:
-    """For the length of the block.
+    """Hold the lock while the block runs.
 
     Raises:
-        InvalidSettingError: somebody else has it.
-        StorageError: it cannot be made, or opened.
+        InvalidSettingError: another process holds the lock.
+        StorageError: the directory cannot be created or opened.
     """
     descriptor = guarded(lambda: lock_directory(path))
     try:

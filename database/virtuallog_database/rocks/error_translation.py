@@ -1,4 +1,5 @@
-"""Errors of RocksDB and of the operating system become ours here, and nowhere else in this package."""
+"""Translation of RocksDB's and the operating system's errors into ours; the only place in this
+package."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ _FULL: Final = ("No space left on device", "Disk quota exceeded")
 
 
 def translated(error: Exception) -> VirtualLogError:
-    """The library raises plain exceptions with RocksDB's status as text."""
+    """Our error for one of the library, which raises plain exceptions with RocksDB's status as
+    text."""
     if isinstance(error, VirtualLogError):
         return error
     reason = f"RocksDB: {error}" if type(error) is Exception else str(error)
@@ -23,7 +25,7 @@ def translated(error: Exception) -> VirtualLogError:
 
 
 def guarded(job: Callable[[], ResultT]) -> ResultT:
-    """Run `job`; what it raises becomes ours."""
+    """Run `job`, and translate the errors that it raises."""
     try:
         return job()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Files and directories of a store, as this package needs them. Everything blocks: call it in a thread."""
+"""Helpers for files and directories of a store. All of them block: call them in a thread."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _READ_BYTES: Final = 1 << 20
 
 
 def names_in(directory: Path) -> list[str]:
-    """Sorted; none if it is not there."""
+    """Names in a directory, sorted; none if it does not exist."""
     with suppress(FileNotFoundError):
         return sorted(entry.name for entry in directory.iterdir())
     return []
 
 
 def described(path: Path) -> CheckpointFile:
-    """A file with its checksum, which takes reading it."""
+    """A file with its size and checksum; reads the file."""
     checksum = size = 0
     for content in _pieces(path):
         checksum = crc32c(content, checksum)
@@ -76,6 +76,7 @@ def sync_below(directory: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Whatever it is; nothing there is no error. It may come back after a crash: whoever finds it must not mind."""
+    """Remove a file or directory; a missing one is no error. It may come back after a crash: code
+    that finds it must tolerate that."""
     with suppress(FileNotFoundError):
         shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -1,7 +1,7 @@
-"""Files of somebody else's checkpoint, on their way to become the store.
+"""Staging area: files of a received checkpoint that will become the store.
 
-They lie in `staging/store`. Once they are all there, durable and read through, `staging` is renamed to the next generation: one step, after
-which the former store is garbage.
+They are in `staging/store`. Once they are complete, durable and read through, `staging` is renamed
+to the next generation. After that one step the former store is garbage.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from virtuallog_database.rocks.store import StoreSettings, open_database
 
 @attrs.define(eq=False)
 class RocksStagingArea:
-    """`ports.Staging`."""
+    """Implements `ports.StagingArea`."""
 
     directory: Path
     _settings: StoreSettings
@@ -46,7 +46,8 @@ class RocksStagingArea:
 
         def write() -> None:
             self._store.mkdir(parents=True, exist_ok=True)
-            # What is left is for the log, which may be on this disk: without it nothing goes on anywhere.
+            # The rest is for the log, which may be on this disk: without the log nothing goes on
+            # anywhere.
             if shutil.disk_usage(self._store).free < self._settings.headroom_bytes + len(content):
                 raise DiskFullError("too little is free on the disk for a snapshot")
             files.write_at(path, offset, content)
@@ -64,7 +65,9 @@ class RocksStagingArea:
         await self._worker.do(lambda: guarded(self._install))
 
     def _install(self) -> None:
-        if "CURRENT" not in files.names_in(self._store):  # else RocksDB would say that it cannot be opened for reading
+        if "CURRENT" not in files.names_in(
+            self._store
+        ):  # otherwise RocksDB would report that it cannot be opened for reading
             raise CorruptionError("what was received is no store")
         try:
             read_through(self._store, self._settings)
@@ -78,7 +81,8 @@ class RocksStagingArea:
 
 
 def read_through(path: Path, settings: StoreSettings) -> None:
-    """Read every block of a store; RocksDB compares their checksums. Blocks. Raises anything."""
+    """Read every block of a store; RocksDB compares their checksums. Blocks. May raise any
+    exception."""
     database = open_database(path, settings, read_only=True)
     try:
         cursor = database.iter()

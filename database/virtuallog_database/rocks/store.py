@@ -1,14 +1,17 @@
-"""The LocalStore on RocksDB, without its write-ahead log: what a crash takes is in the virtual log still.
+"""The LocalStore on RocksDB, without RocksDB's write-ahead log: what a crash takes is still in the
+virtual log.
 
-One column family, and each `write` is one WriteBatch, which goes into one memtable. Memtables are flushed in their order, so what a crash
-leaves is the store after some write, never between two.
+There is one column family, and each `write` is one WriteBatch, which goes into one memtable.
+Memtables are flushed in their order, so a crash leaves the store as it was after some write, never
+between two.
 
-Reads and writes are made on the event loop (about 1 us each, from memory). RocksDB holds up a writer when it is far behind with its
-own background work, and rocksdict keeps the interpreter's lock meanwhile: the whole process would stand. So there are more and
-smaller memtables than usual, and the limits at which it begins to brake are far from where it usually is; who writes much asks before
-whether it is near one (`is_behind`: 1 us). Flushes run in a thread.
+Reads and writes run on the event loop (about 1 us each, from memory). RocksDB blocks a writer when
+its background work is far behind, and rocksdict keeps the interpreter's lock meanwhile: the whole
+process would stand. So there are more and smaller memtables than usual, and the slowdown limits are
+far from the usual state. Heavy writers check first if a limit is near (`is_behind`: 1 us). Flushes
+run in a thread.
 
-Raw mode throughout: rocksdict's default unpickles what it reads, so whoever can write a file could run code.
+Raw mode throughout: rocksdict's default unpickles what it reads, so a file's writer could run code.
 """
 
 from __future__ import annotations
@@ -30,17 +33,21 @@ from virtuallog_database.ports import StoreReader
 from virtuallog_database.rocks.error_translation import guarded, translated
 
 _FILES_MAX: Final = 256
-"""Kept open; by default RocksDB keeps all. With files of 16 MiB that is 4 GiB without opening one anew."""
+"""Files kept open; by default RocksDB keeps all. With files of 16 MiB that is 4 GiB without
+reopening one."""
 _INFO_LOGS: Final = 2
-"""RocksDB starts a new one at each open and would keep a thousand."""
+"""Info logs to keep. RocksDB starts one at each open, and would keep a thousand."""
 _INFO_LOG_BYTES: Final = 1 << 20
 _MANIFEST_BYTES: Final = 4 << 20
-"""Written anew when it is so large; by default it may grow to 1 GiB, and each checkpoint copies it."""
+"""Size at which the manifest is rewritten. By default it may grow to 1 GiB, and each checkpoint
+copies it."""
 _SYNC_BYTES: Final = 1 << 20
-"""Of a file under construction go to the disk at a time: else a flush ends with one long sync, and the log's own syncs wait for it."""
+"""Bytes of an unfinished file after which they are synced. Otherwise a flush ends with one long
+sync, and the log's own syncs wait for it."""
 _LEVEL_0_BRAKE: Final = 40
 _LEVEL_0_STOP: Final = 80
-"""Files that are not merged yet at which RocksDB slows down and stops writers. It merges from 4 on, and is at 2 to 6 when all is well."""
+"""Unmerged files at which RocksDB slows down and stops writers. It merges from 4 on, and usually
+has 2 to 6."""
 
 
 @attrs.frozen(kw_only=True)
@@ -48,25 +55,27 @@ class StoreSettings:
     """Memory and files of a store. Sizes in bytes."""
 
     buffer_bytes: int = 16 << 20
-    """Of one memtable. Also about what a crash can take, and what is played again then."""
+    """Size of one memtable. About as much can be lost in a crash, and is played again then."""
     buffers: int = 4
-    """Memtables at most, at least 4. RocksDB slows a writer down when all but one are full and not flushed, and stops it when all
-    are."""
+    """Most memtables, at least 4. RocksDB slows a writer down when all but one are full and not
+    flushed, and stops it when all are."""
     cache_bytes: int = 64 << 20
-    """Of what is read from files, indexes and filters included."""
+    """Cache for blocks read from files, including indexes and filters."""
     file_bytes: int = 16 << 20
-    """A file is rewritten as a whole when any of it is merged, and a snapshot shares unchanged ones."""
+    """Size of a file. A file is rewritten as a whole when any of it is merged, and snapshots share
+    unchanged files."""
     headroom_bytes: int = 64 << 20
-    """No checkpoint is taken with less on the disk: what memory holds must have room as files, or RocksDB takes no writes any more."""
+    """Free disk space needed for a checkpoint: the memtables must fit as files, or RocksDB accepts
+    no more writes."""
 
 
 DEFAULT: Final = StoreSettings()
 
 
 def open_database(path: Path, settings: StoreSettings, *, read_only: bool = False) -> Any:
-    """Blocks. Raises anything."""
+    """Open RocksDB. Blocks. May raise any exception."""
     if read_only:
-        # Checks below are to see the files, not what another look has left in a cache.
+        # The checks below must see the files, not a cached earlier look.
         return rocksdict.Rdict(str(path), database_options(settings), access_type=rocksdict.AccessType.read_only())
     database = rocksdict.Rdict(str(path), database_options(settings))
     database.set_write_options(unlogged_writes())
@@ -75,26 +84,27 @@ def open_database(path: Path, settings: StoreSettings, *, read_only: bool = Fals
 
 def unlogged_writes() -> Any:
     options: Any = rocksdict.WriteOptions()
-    options.disable_wal = True  # an attribute, whatever the library's stubs say
+    options.disable_wal = True  # an attribute, despite the library's stubs
     return options
 
 
 @attrs.define(eq=False)
 class RocksStore:
-    """`ports.LocalStore` in one directory. After its first failure everything raises: what is in it is not known any more."""
+    """Implements `ports.LocalStore` in one directory. After its first failure everything raises:
+    its content is not known any more."""
 
     _database: Any
-    """What is read and written; once the store has failed, or is closed, something that refuses everything. So the usual case
-    is spared a look."""
+    """The open database. Once the store has failed or is closed, an object that refuses everything,
+    so the usual case needs no check."""
     _worker: Worker
-    """Of the directory."""
+    """Worker thread of the directory."""
     _full_buffers_max: int
-    """That wait to be flushed, before it is said to be behind."""
+    """Memtables waiting for a flush, from which on the store is reported as behind."""
     _opened: Any = attrs.field(init=False)
-    """What is closed in the end."""
+    """The database to close in the end."""
     _unlogged: Any = attrs.field(factory=unlogged_writes, init=False)
     _snapshots: weakref.WeakSet[_Snapshot] = attrs.field(factory=weakref.WeakSet, init=False)
-    """In use: each keeps RocksDB open, and its lock with it, unless it is closed first."""
+    """Snapshots in use: each keeps RocksDB open, and its lock with it, unless it is closed first."""
     closed: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -147,15 +157,16 @@ class RocksStore:
         return made
 
     async def close(self) -> None:
-        """What is in memory is flushed, so that the next start has nothing to play again; but a store that has failed closes, too."""
+        """Close the store. Flushes what is in memory, so that the next start has nothing to replay;
+        a failed store closes, too."""
         if self.closed:
             return
         self.closed = True
-        with trio.CancelScope(shield=True):  # ends soon, and the lock that is left behind would block the next open
+        with trio.CancelScope(shield=True):  # ends soon; a lock that is left behind would block the next open
             await self._worker.do(lambda: guarded(self._close))
 
     async def perform(self, job: Callable[[Any], None]) -> None:
-        """`job(database)` in the thread of the directory, one at a time."""
+        """Run `job(database)` in the thread of the directory, one at a time."""
         await self._worker.do(lambda: self._attempt(job))
 
     def _attempt(self, job: Callable[[Any], None]) -> None:
@@ -173,13 +184,14 @@ class RocksStore:
             if not failed:
                 self._opened.flush(wait=True)
         finally:
-            with suppress(Exception) if failed else nullcontext():  # it would say once more what has been reported
+            with suppress(Exception) if failed else nullcontext():  # it would repeat the error that was reported
                 self._opened.close()
 
     def _failure(self, error: Exception) -> VirtualLogError:
-        """What to raise for `error`; from now on nothing else is believed."""
+        """The error to raise for `error`. From now on the store refuses everything."""
         failure = translated(error)
-        # Nothing else, not even for a full disk: whoever would wait for room would wait for a store that takes no writes any more.
+        # Also for a full disk: a caller that waits for room would wait for a store that accepts no
+        # writes any more.
         kind = CorruptionError if isinstance(failure, CorruptionError) else StorageError
         if self._database is self._opened:
             self._database = _Refusing(kind(f"the store can no longer be used: {failure}"))
@@ -188,7 +200,7 @@ class RocksStore:
 
 @attrs.frozen(eq=False)
 class _Refusing:
-    """In the place of a database that must not be used any more."""
+    """Stand-in for a database that must not be used any more."""
 
     _error: VirtualLogError
 
@@ -198,8 +210,9 @@ class _Refusing:
 
 @attrs.define(eq=False)
 class _Snapshot:
-    """`ports.StoreReader`. An iterator sees the database as it was when it was made, wherever it is moved. (A snapshot of the library's
-    does not: version 0.3.29 iterates over the newest state.)"""
+    """Implements `ports.StoreReader` by an iterator, which keeps showing the database as it was
+    when it was made. (A snapshot of the library does not: version 0.3.29 iterates over the newest
+    state.)"""
 
     cursor: Any
 
@@ -227,14 +240,15 @@ def _collect(cursor: Any, span: Span, count: int) -> list[tuple[bytes, bytes]]:
 
 
 def _until(stop: bytes) -> Any:
-    """Without it a scan at the end of a span would walk on over all that was deleted behind it."""
+    """Read options with an upper bound. Without it a scan at the end of a span would walk over all
+    deleted keys behind it."""
     options = rocksdict.ReadOptions()
     options.set_iterate_upper_bound(stop)
     return options
 
 
 def database_options(settings: StoreSettings) -> Any:
-    """Of a database, and of the tables that it is to take in."""
+    """Options of a database, and of the tables that it can ingest."""
     options = rocksdict.Options(raw_mode=True)
     options.create_if_missing(True)
     options.set_max_open_files(_FILES_MAX)

@@ -1,10 +1,11 @@
-"""Stores that are made from sorted tables, rather than by writes: SST files are written anywhere, and put together here.
+"""Stores made from sorted tables instead of writes: SST files are written anywhere, and assembled
+here.
 
     write_table     pairs in order of their keys -> one SST file, on any machine
     assemble        such files, which do not overlap -> a RocksDB store, without rewriting one of them
 
-Keys are in unsigned bytewise order, as in the store; RocksDB refuses others. Everything blocks: call it in a thread, or where
-nobody waits.
+Keys are in unsigned bytewise order, as in the store; RocksDB refuses others. Everything blocks:
+call it in a thread, or where no other task waits.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from virtuallog_database.rocks.store import DEFAULT, StoreSettings, database_opt
 
 @attrs.frozen
 class WrittenTable:
-    """What is in a table."""
+    """Summary of a table."""
 
     pairs: int
     first: bytes
@@ -34,7 +35,8 @@ class WrittenTable:
 def write_table(
     path: Path, pairs: Iterable[tuple[bytes, bytes]], settings: StoreSettings = DEFAULT
 ) -> WrittenTable | None:
-    """Make an SST file at `path`, durably; returns what is in it. Without any pairs there is no file: None.
+    """Write an SST file at `path`, durably; returns its summary. None, and no file, if there are no
+    pairs.
 
     Raises:
         StorageError: the keys do not ascend, or the disk failed.
@@ -44,18 +46,20 @@ def write_table(
 
 
 def assemble(directory: Path, tables: Sequence[Path], settings: StoreSettings = DEFAULT) -> list[CheckpointFile]:
-    """Make `directory`, which must not be there, a store of these tables, durably; returns its files, sorted by their names. The
-    tables are moved into it, under other names. Whoever calls knows that no two of them overlap: RocksDB would take one for newer.
+    """Make the new directory `directory` a store of these tables, durably; returns its files,
+    sorted by name. Moves the tables into it, under other names. The caller must ensure that no two
+    tables overlap: RocksDB would take one for newer.
 
     Raises:
-        CorruptionError: one of the files is no table. Damage within one shows when it is read: `pairs_of`.
+        CorruptionError: one of the files is no table. Damage within one shows when it is read:
+            `pairs_of`.
         StorageError: the disk failed.
     """
     return guarded(lambda: _assemble(directory, tables, settings))
 
 
 def pairs_of(directory: Path, settings: StoreSettings = DEFAULT) -> Iterator[tuple[bytes, bytes]]:
-    """All pairs of a store that nobody has open, in order of their keys. Reads every block, with its checksum.
+    """All pairs of a closed store, in order of their keys. Reads every block, with its checksum.
 
     Raises:
         CorruptionError: it cannot be read.
@@ -90,7 +94,7 @@ def _write(path: Path, pairs: Iterable[tuple[bytes, bytes]], settings: StoreSett
 
 
 def _assemble(directory: Path, tables: Sequence[Path], settings: StoreSettings) -> list[CheckpointFile]:
-    """By way of a checkpoint: which has what it takes to open it, and nothing else."""
+    """Assemble by way of a checkpoint, which has exactly the files needed to open it."""
     beside = directory.with_name(f"{directory.name}.assembling")
     files.remove(beside)
     database = open_database(beside, settings)

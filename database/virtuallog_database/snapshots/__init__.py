@@ -1,1 +1,1 @@
-"""Snapshots of a replica's state: taken, kept, handed to peers, and restored from them."""
+"""Snapshots of a replica's state: taken, kept, served to peers, and restored from them."""

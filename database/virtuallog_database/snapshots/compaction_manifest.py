@@ -1,4 +1,4 @@
-"""What a compaction is: the state of a database at one position, as files at a place.                             Pure.
+"""Manifest of a compaction: the state of a database at one position, as files at a location.
 
     PLACE/compacted/CLUSTER-POSITION.json       the manifest, written last: without it there is no compaction
     PLACE/compacted/CLUSTER-POSITION/...        its files: a whole RocksDB store, and the same pairs as Parquet
@@ -11,10 +11,12 @@ Durable format, version 1: JSON,
      "tables": [{"stored": "000000-9f..parquet", "bytes": 950, "checksum": 17.., "pairs": 12, "first": "00..", "last": "7a.."}, ..],
      "writer": "virtuallog 0.1.0"}
 
-`store` are the files of a checkpoint by the names that RocksDB gives them (`virtuallog_database.ports.CheckpointFile`), and what each is
-called at the place, where every name has a checksum of the content in it: two who write the same compaction at a time
-do not spoil each other's files. Checksums are CRC32C. `engines` are those that are enabled at the position: a program that does not
-know one of them leaves the compaction alone. Fields that a program does not know are passed over; another version is refused.
+`store` lists the files of a checkpoint: RocksDB's names
+(`virtuallog_database.ports.CheckpointFile`), and the name of each at the location. Each stored name
+contains a checksum of the content, so two concurrent writers of the same compaction do not spoil
+each other's files. Checksums are CRC32C. `engines` are those enabled at the position: a program
+that does not know one of them ignores the compaction. Unknown fields are skipped; another version
+is refused.
 """
 
 from __future__ import annotations
@@ -35,29 +37,29 @@ DIRECTORY: Final = "compacted"
 FORMAT: Final = "virtuallog-compaction"
 VERSION: Final = 1
 BYTES_MAX: Final = 16 << 20
-"""Of a manifest: some 100,000 files of 16 MiB each. Bounds what a wrong file costs."""
+"""Largest manifest: some 100,000 files of 16 MiB each. Bounds the cost of a wrong file."""
 _MANIFEST: Final = re.compile(r"([0-9a-f]{32})-(\d{20})\.json")
 _STORED: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 
 
 def directory_of(cluster: bytes, position: int) -> str:
-    """Of the files of one compaction, below `DIRECTORY`."""
+    """Directory of the files of one compaction, below `DIRECTORY`."""
     return f"{cluster.hex()}-{position:020d}"
 
 
 def manifest_name(cluster: bytes, position: int) -> str:
-    """Of the file in `DIRECTORY` that makes it one."""
+    """Name of the manifest in `DIRECTORY`."""
     return f"{directory_of(cluster, position)}.json"
 
 
 def cluster_of(name: str) -> bytes | None:
-    """Whose compaction it is whose manifest has this name; None: it is none."""
+    """Cluster id in a manifest's file name. None if it is no manifest."""
     match = _MANIFEST.fullmatch(name)
     return None if match is None else bytes.fromhex(match[1])
 
 
 def position_of(name: str, cluster: bytes) -> LogPosition | None:
-    """Of the compaction of this cluster whose manifest has this name; None: it is none."""
+    """Position in a manifest's file name. None if it is no manifest of this cluster."""
     match = _MANIFEST.fullmatch(name)
     return LogPosition(int(match[2])) if match is not None and match[1] == cluster.hex() else None
 
@@ -68,7 +70,7 @@ class StoreFile:
 
     file: CheckpointFile
     stored: str
-    """What it is called at the place."""
+    """Name at the location."""
 
 
 @attrs.frozen
@@ -80,28 +82,29 @@ class Table:
     checksum: int
     pairs: int
     first: bytes
-    """Its least key; the tables of a compaction are in order, and do not overlap."""
+    """Its least key. The tables of a compaction are in order, and do not overlap."""
     last: bytes
 
 
 @attrs.frozen(kw_only=True)
 class Manifest:
-    """One compaction."""
+    """Content of a manifest: one compaction."""
 
     cluster: bytes
     position: LogPosition
-    """The cursor of the store: everything below is applied, nothing else."""
+    """Cursor of the store: exactly everything below is applied."""
     time_ms: int
-    """Wall-clock time of the last entry that is in it; 0 if nobody knows."""
+    """Wall-clock time of its last entry in milliseconds; 0 if unknown."""
     engines: tuple[str, ...]
-    """Enabled at the position."""
+    """Engines enabled at the position."""
     pairs: int
     digests: Mapping[str, str]
-    """Of the whole store, part by part; see `virtuallog_database.engines.core.state_digests`."""
+    """Digests of the whole store, part by part; see
+    `virtuallog_database.engines.core.state_digests`."""
     store: tuple[StoreFile, ...]
     tables: tuple[Table, ...]
     writer: str
-    """The program, for people."""
+    """Program that wrote it, for human readers."""
 
     @property
     def size(self) -> int:
@@ -109,7 +112,7 @@ class Manifest:
         return sum(each.file.size for each in self.store)
 
     def stored(self, file: str) -> str:
-        """What a file of the store is called at the place. Raises KeyError: there is none of this name."""
+        """Name at the location of a file of the store. Raises KeyError if there is no such file."""
         return next((each.stored for each in self.store if each.file.name == file), None) or _missing(file)
 
     def encode(self) -> bytes:
@@ -129,10 +132,10 @@ class Manifest:
         return json.dumps(fields).encode()
 
     def check(self, cluster: bytes, known: Sequence[str]) -> None:
-        """Whether a program that knows these engines can go on from here with the log of this cluster.
+        """Check that a program with these engines can continue this cluster's log from here.
 
         Raises:
-            WrongRecipientError: it is of another cluster.
+            WrongRecipientError: the compaction is of another cluster.
             BinaryTooOldError: an engine is enabled that the program does not know.
         """
         if self.cluster != cluster:
@@ -142,11 +145,11 @@ class Manifest:
 
 
 def decode_untrusted(blob: bytes) -> Manifest:
-    """The manifest in `blob`.
+    """Parse a manifest.
 
     Raises:
         MalformedError: not a manifest of a compaction, or damaged.
-        BinaryTooOldError: one of a later version.
+        BinaryTooOldError: a manifest of a later version.
     """
     try:
         fields = json.loads(blob)
@@ -226,7 +229,7 @@ def _text(value: object) -> str:
 
 
 def _name(value: object) -> str:
-    """Of a file: it becomes a part of a path."""
+    """Check the name of a file, which becomes a part of a path."""
     name = _text(value)
     if not _STORED.fullmatch(name):
         raise ValueError(f"not the name of a file of a compaction: {name[:100]!r}")

@@ -1,4 +1,4 @@
-"""A compaction at a place, as a snapshot that can be restored: beside those of peers, and in the same way."""
+"""A compaction as a snapshot source, restored in the same way as the snapshots of peers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from virtuallog_database.snapshots.compaction_store import CompactionStore
 from virtuallog_database.snapshots.messages import SnapshotOffer
 
 READ_SECONDS: Final = 30.0
-"""For one call, as for archives: a place may be far away."""
+"""Timeout of one call, as for archives: a location may be far away."""
 
 
 @attrs.frozen(kw_only=True)
@@ -27,7 +27,7 @@ class CompactionSource:
     manifest: Manifest
     clock: Clock
     fetched: Counter
-    """Counts the bytes as they come."""
+    """Counts bytes as they arrive."""
 
     @property
     def name(self) -> str:
@@ -39,12 +39,14 @@ class CompactionSource:
         return SnapshotOffer(position=self.manifest.position, files=tuple(files))
 
     async def read(self, file: str, offset: int, length: int) -> bytes:
-        """See `Source.read`. Checks no checksum: `fetch` does, of the whole file."""
+        """See `SnapshotSource.read`. Checks no checksum: `fetch` checks the whole file."""
         stored, content = self.manifest.stored(file), b""
         try:
             with self.clock.timeout(READ_SECONDS):
                 content = await self.place.read_file(self.manifest, stored, offset, offset + length)
-        except VirtualLogError as error:  # that place is not our disk: no error of it may be taken for one of our own
+        except (
+            VirtualLogError
+        ) as error:  # not our disk: its error must not be taken for a failure of this replica's disk
             raise UnavailableError(f"{self.name}: {error}") from error
         if not 0 < len(content) <= length:
             raise UnavailableError(
@@ -61,10 +63,12 @@ def name_of(place: CompactionStore) -> str:
 async def newest_at(
     place: CompactionStore, cluster: bytes, known: Sequence[str], clock: Clock, fetched: Counter
 ) -> CompactionSource | None:
-    """The newest compaction there that a program with these engines can go on from; None: there is none at all.
+    """The newest compaction that a program with these engines can continue from. None if the
+    location has none at all.
 
     Raises:
-        UnavailableError: the place does not answer, or what it has cannot be used: says why.
+        UnavailableError: the location does not answer, or its compactions cannot be used; gives the
+            reason.
     """
     try:
         with clock.timeout(READ_SECONDS) as scope:

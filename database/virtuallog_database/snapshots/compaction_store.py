@@ -1,8 +1,9 @@
-"""A place where compactions are: what is there, and how one gets there (`compaction_manifest.py` has the layout).
+"""Location of compactions: lists, reads and publishes them (`compaction_manifest.py` has the
+layout).
 
-Whoever makes one writes its files first, under names that have their checksums in them, then the manifest, in one step. What
-is there without a manifest is nothing: left by somebody who was killed, or is at it. Whoever reads believes what is in a manifest, and
-compares each file with it.
+A writer stores the files first, under names that contain their checksums, then the manifest in one
+step. Files without a manifest are ignored: their writer was killed or is not finished. A reader
+trusts the manifest, and compares each file with it.
 """
 
 from __future__ import annotations
@@ -27,28 +28,29 @@ from virtuallog_loglets.archive.drivers.files import Files, OpenFiles
 from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
 
 KEPT: Final = 2
-"""Compactions that stay: a server that has begun with the former one shall end with it."""
+"""Compactions to keep: a server that has started from the former one must be able to finish."""
 
 
 def stored_name(stem: str, content: bytes, suffix: str) -> str:
-    """What a file of a compaction is called: `000007-9f3ab210.sst`."""
+    """Name of a file of a compaction at the location: `000007-9f3ab210.sst`."""
     return f"{stem}-{crc32c(content):08x}{suffix}"
 
 
 @attrs.frozen
 class CompactionStore:
-    """Compactions at a URL, of any clusters. Every method may raise what `virtuallog_loglets.archive.drivers.files.Files` says.
+    """Compactions at a URL, of any clusters. Every method may raise the errors of
+    `virtuallog_loglets.archive.drivers.files.Files`.
 
     Args:
-        url: a directory that fsspec knows; theirs is `compacted` below it.
-        open_files: how a directory is opened.
+        url: a directory that fsspec knows; compactions are below it in `compacted`.
+        open_files: opens a directory.
     """
 
     url: str
     open_files: OpenFiles = FsspecFiles
 
     async def clusters(self) -> set[bytes]:
-        """Whose compactions there are."""
+        """Ids of the clusters that have compactions here."""
         return {
             cluster
             for name in await self._published.list()
@@ -56,7 +58,7 @@ class CompactionStore:
         }
 
     async def positions(self, cluster: bytes) -> list[LogPosition]:
-        """Of all compactions of this cluster, in order."""
+        """Positions of all compactions of this cluster, in order."""
         names = await self._published.list()
         found = (compaction_manifest.position_of(name, cluster) for name in names)
         return sorted(position for position in found if position is not None)
@@ -66,7 +68,7 @@ class CompactionStore:
 
         Raises:
             UnavailableError: it is not there (any more).
-            CorruptionError: its manifest is damaged, or is that of another one.
+            CorruptionError: its manifest is damaged, or belongs to another compaction.
             BinaryTooOldError: it is of a later version.
         """
         name = manifest_name(cluster, position)
@@ -82,12 +84,14 @@ class CompactionStore:
         return manifest
 
     async def newest(self, cluster: bytes, up_to: int | None = None) -> Manifest | None:
-        """The newest compaction of this cluster, or the newest one at or below `up_to`; None: there is none. Errors as `read`."""
+        """The newest compaction of this cluster, or the newest at or below `up_to`. None if there
+        is none. Errors as `read`."""
         found = [each for each in await self.positions(cluster) if up_to is None or each <= up_to]
         return await self.read(cluster, found[-1]) if found else None
 
     async def read_file(self, manifest: Manifest, stored: str, start: int, stop: int) -> bytes:
-        """Bytes [start, stop) of a file, fewer at its end. Unchecked: the manifest has the checksum of the whole.
+        """Bytes [start, stop) of a file, fewer at its end. Unchecked: the manifest has the checksum
+        of the whole file.
 
         Raises:
             UnavailableError: it is not there (any more).
@@ -98,22 +102,23 @@ class CompactionStore:
         return content
 
     async def write_file(self, cluster: bytes, position: int, stem: str, content: bytes, suffix: str) -> str:
-        """Put one file of a compaction there that is being made; returns what it is called. Durable on return; nobody reads it before
-        the manifest is there."""
+        """Store one file of an unpublished compaction; returns its stored name. Durable on return.
+        Readers ignore it until the manifest is published."""
         name = stored_name(stem, content, suffix)
         await self.files(cluster, position).write(name, content)
         return name
 
     async def publish(self, manifest: Manifest) -> Manifest:
-        """Put the manifest there, by which the compaction is one; returns it, or the one that somebody else has published there
-        before. All its files are there already."""
+        """Publish a compaction by writing its manifest. Returns the published manifest: this one,
+        or that of a faster writer. All files must be stored already."""
         name = manifest_name(manifest.cluster, manifest.position)
         if await self._published.write(name, manifest.encode(), replace=False):
             return manifest
         return await self.read(manifest.cluster, manifest.position)
 
     async def remove_old(self, cluster: bytes, keep: int = KEPT) -> list[LogPosition]:
-        """Remove all but the newest compactions of this cluster; returns which. What is being read of them ends with an error."""
+        """Remove all but the newest compactions of this cluster; returns the removed positions.
+        Reads of removed files fail."""
         removed = (await self.positions(cluster))[:-keep]
         for position in removed:
             await self._published.delete(manifest_name(cluster, position))
@@ -131,7 +136,7 @@ class CompactionStore:
         return self.open_files(join(self.url, DIRECTORY))
 
     def files(self, cluster: bytes, position: int) -> Files:
-        """Those of one compaction, whether it is published or not."""
+        """Files of one compaction, published or not."""
         return self.open_files(self.location(cluster, position))
 
     def location(self, cluster: bytes, position: int) -> str:

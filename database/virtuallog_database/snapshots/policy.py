@@ -1,7 +1,8 @@
-"""When the next snapshot is due, and which ones are let go.                                                        Pure.
+"""Policy of snapshots: when the next one is due, and which ones to remove.
 
-A snapshot costs a flush, and lets the log be trimmed up to it: many make the disk busy, few make it full, and a restart long, which
-plays what came after the last flush. So one is due after so many bytes of the log, or after so much time if anything was applied.
+A snapshot costs a flush, and lets the log be trimmed up to it. Many snapshots load the disk. Few
+make the disk full and a restart long, as a restart plays everything after the last flush. So a
+snapshot is due after a number of log bytes, or after a time if anything was applied.
 """
 
 from __future__ import annotations
@@ -13,37 +14,38 @@ import attrs
 from virtuallog.contract.types import LogPosition
 
 NONE = LogPosition(0)
-"""The position of the snapshot that a replica has before its first one: nothing is in it."""
+"""Position of the empty snapshot that a replica has before its first one."""
 
 
 @attrs.frozen(kw_only=True)
 class SnapshotSettings:
-    """How often, and how many. Sizes in bytes, times in seconds."""
+    """Frequency and number of snapshots. Sizes in bytes, times in seconds."""
 
     log_bytes: int = 64 << 20
-    """Of entries applied since the last one."""
+    """Bytes of entries applied since the last snapshot."""
     seconds: float = 600.0
-    """Since the last one, if anything has been applied since. SOSP'21 has ten minutes."""
+    """Seconds since the last snapshot, if anything has been applied since. SOSP'21 has ten minutes."""
     seconds_min: float = 5.0
-    """Never more often: each one syncs, and holds up the event loop for some ten milliseconds."""
+    """Shortest interval: each snapshot syncs, and blocks the event loop for some ten milliseconds."""
     keep: int = 2
-    """The newest ones. The one before the last is for a peer that has just been offered it."""
+    """Snapshots to keep, newest first. The second newest is for a peer that was just offered it."""
 
 
 @attrs.define
 class SnapshotSchedule:
-    """Of one replica, from the moment when it was opened."""
+    """Schedule of one replica, from the moment when it was opened."""
 
     settings: SnapshotSettings
     newest: LogPosition
     """Position of its newest snapshot."""
     taken_at: float
-    """When, by a monotonic clock."""
+    """Monotonic time of that snapshot."""
     taken_bytes: int = 0
-    """Bytes of the log that had been applied then, since it was opened."""
+    """Log bytes that had been applied then, counted since the replica was opened."""
 
     def is_due(self, cursor: LogPosition, applied_bytes: int, now: float) -> bool:
-        """A replica without a snapshot takes one at once: its own log is not trimmed before, nor anybody's."""
+        """True if a snapshot is due. A replica without a snapshot takes one at once: until then
+        neither its own log is trimmed nor that of any other replica."""
         if cursor <= self.newest:
             return False
         if self.newest == NONE:
@@ -58,15 +60,15 @@ class SnapshotSchedule:
 
 
 def name_of(position: LogPosition) -> str:
-    """Of a snapshot; names sort like positions."""
+    """Name of a snapshot; names sort like positions."""
     return f"{position:020d}"
 
 
 def position_of(name: str) -> LogPosition | None:
-    """None for a name that `name_of` has not made."""
+    """Position in a snapshot's name. None for a name that `name_of` has not made."""
     return LogPosition(int(name)) if len(name) == 20 and name.isascii() and name.isdigit() else None
 
 
 def superfluous(positions: Sequence[LogPosition], keep: int, in_use: Collection[LogPosition]) -> list[LogPosition]:
-    """Which snapshots to remove: all but the newest `keep`, and those that are being read."""
+    """Snapshots to remove: all but the newest `keep` and those being read."""
     return [position for position in sorted(positions)[:-keep] if position not in in_use]

@@ -1,10 +1,13 @@
-"""Puts a snapshot in the place of a store that the log can no longer bring up to date: a wiped, lagging or brand-new replica.
+"""Installs a snapshot under a store that the log can no longer bring up to date: a wiped, lagging
+or brand-new replica.
 
-    ask all peers, and look for compactions -> take the newest offer -> fetch it into staging -> look at the log once more -> install
+    ask all peers, and look for compactions -> take the newest offer -> fetch it into staging -> check the log once more -> install
 
-What goes wrong ends one attempt, and the next one begins with asking again: the peer may have died, the log may have been
-trimmed past the offer meanwhile. What has been fetched stays, as far as the next offer has the same files. Who gave something wrong
-comes last then. A compaction (`compaction.py`) is a snapshot that lies at a place, made by a job: it is there when no peer is. The store is the old one or the new one at any time, never a mixture.
+A failure ends one attempt, and the next one begins with asking again: the peer may have died, or
+the log may have been trimmed past the offer meanwhile. Fetched files stay if the next offer has the
+same ones. A source that gave wrong content comes last then. A compaction (`compaction_manifest.py`)
+is a snapshot at a location, made by a job: it is available when no peer is. The store is the old
+one or the new one at any time, never a mixture.
 """
 
 from __future__ import annotations
@@ -38,59 +41,33 @@ from virtuallog_database.snapshots.messages import GetSnapshot, hold_name
 from virtuallog_database.snapshots.metrics import SnapshotMetrics
 from virtuallog_database.snapshots.transfer import PeerSource, SnapshotSource, fetch
 
-# FOLDED from virtuallog_database.snapshots.releasing: Lets go of the log that was held for this replica while it restored a snapshot.
-#
-# The hold ends by itself some minutes later; but until then nothing is trimmed. So the replica drops it, once it is in the view
-# with a snapshot of its own at or past what was held: from then on its place in the view keeps all that it needs.
-
-RELEASE_LOOK_SECONDS: Final = 1.0
-
-
-async def release_own_hold(replica: str, view: ViewTrackingEngine, clock: Clock) -> None:
-    """Return once the log is not held for `replica` any more. Call it when the replica has caught up: a hold that it has not
-    applied yet is none to it. Cancelled, the hold ends by itself.
-
-    Args:
-        replica: the name of this one.
-        view: of its stack.
-        clock: of its node.
-    """
-    while (hold := view.holds().get(hold_name(replica))) is not None:
-        own = view.members().get(replica)
-        if own is not None and own.durable >= hold.position:
-            try:
-                await view.release(hold_name(replica))
-            except RetryableError:  # the next look says whether it was dropped all the same
-                pass
-            else:
-                return
-        await clock.sleep(RELEASE_LOOK_SECONDS)
-
-
 log = structlog.get_logger(__name__)
 
 OFFER_SECONDS: Final = 10.0
-"""For an offer: the peer puts an entry into the log before it answers."""
+"""Timeout of an offer: the peer puts an entry into the log before it replies."""
 PAUSE_SECONDS: Final = (0.5, 5.0)
-"""Between two attempts; it doubles from the first to the second. Where nobody can help there is nothing to do but to wait."""
+"""First and longest pause between two attempts; it doubles in between. If no source can help,
+waiting is all that is left."""
+RELEASE_LOOK_SECONDS: Final = 1.0
+"""Interval between two looks of `release_own_hold`."""
 
 
 @attrs.define(eq=False, kw_only=True)
 class Restorer:
-    """Of one replica.
+    """Restores snapshots of one replica.
 
     Args:
-        directory: of its store.
-        services: to call peers with.
-        clock: of this node.
-        random: of this node.
-        cluster: that the replica belongs to.
-        replica: its name.
-        peers: nodes that may have a snapshot, without this one; asked before each attempt.
-        trim_point: of the log; `VirtualLog.find_trim_point`.
-        meter: of the host.
-        places: where compactions may be.
-        known: the engines of this program.
+        directory: directory of its store.
+        services: calls to peers.
+        clock: clock of this node.
+        random: randomness of this node.
+        cluster: cluster of the replica.
+        replica: name of the replica.
+        peers: other nodes that may have a snapshot; asked before each attempt.
+        trim_point: finds where the log begins; `VirtualLog.find_trim_point`.
+        meter: metrics of the host.
+        places: locations of compactions.
+        known: names of this program's engines.
     """
 
     directory: StoreDirectory
@@ -105,16 +82,17 @@ class Restorer:
     places: Sequence[CompactionStore] = ()
     known: Sequence[str] = KNOWN
     waiting_for: str = attrs.field(default="", init=False)
-    """What the last attempt failed for, in words; empty while all is well."""
+    """Reason of the last attempt's failure; empty while all is well."""
     _distrusted: set[str] = attrs.field(factory=set, init=False)
-    """Names of those who gave something wrong."""
+    """Names of sources that gave wrong content."""
 
     async def open_store(self) -> LocalStore:
-        """Open the store, once it has all that is no longer in the log: if need be, a snapshot is installed first. Waits
-        for as long as that takes; `waiting_for` says what for. Cancelled, the next call goes on where this one was.
+        """Open the store, after installing a snapshot if the log has been trimmed past it. Waits
+        for as long as that takes; `waiting_for` gives the reason. Cancelled, the next call resumes
+        where this one was.
 
         Raises:
-            CorruptionError: RocksDB does not trust what it found.
+            CorruptionError: RocksDB found damage.
             StorageError: the disk failed.
         """
         while True:
@@ -126,11 +104,11 @@ class Restorer:
             await self._restore()
 
     async def _lacks_something(self, store: LocalStore) -> bool:
-        """Whether the log has been trimmed past the store's cursor."""
+        """True if the log has been trimmed past the store's cursor."""
         try:
             cursor = read_cursor(store)
             return await self._until_known() > cursor
-        except BaseException:  # cancelled, above all
+        except BaseException:  # includes cancellation
             await store.close()
             raise
 
@@ -142,7 +120,7 @@ class Restorer:
             try:
                 await self._attempt()
             except DiskFullError as error:
-                # What was fetched has a part in that, and others need room to go on.
+                # The fetched files take part of the room, and other components need room to go on.
                 await self.directory.staging.clear()
                 self._failed(error)
             except (CorruptionError, StorageError):
@@ -159,7 +137,7 @@ class Restorer:
         source = await self._newest_offer(await self._find_trim_point())
         name, position = source.name, source.offer.position
         log.info("restoring a snapshot", source=name, position=position, files=len(source.offer.files))
-        self._distrusted.add(name)  # until it has given what it promised
+        self._distrusted.add(name)  # until it has delivered what it offered
         await fetch(source, self.directory.staging)
         if await self._find_trim_point() > position:
             self._distrusted.discard(name)
@@ -177,7 +155,8 @@ class Restorer:
             raise UnavailableError(f"the snapshot of {source} is damaged: {error}") from error
 
     async def _newest_offer(self, trim_point: LogPosition) -> SnapshotSource:
-        """Of those from which the log can be played on. Of two that are alike the first peer's, which is nearer than a place."""
+        """Newest offer from which the log can be played on. Of two equal ones the first peer's,
+        which is nearer than a compaction."""
         peers = list(self.peers())
         askers: list[Callable[[], Awaitable[SnapshotSource | None]]] = [partial(self._ask_peer, peer) for peer in peers]
         askers += [partial(self._look_at, place) for place in self.places]
@@ -224,7 +203,7 @@ class Restorer:
         return await newest_at(place, self.cluster, self.known, self.clock, self.meter.restore_bytes)
 
     async def _until_known(self) -> LogPosition:
-        """Where the log begins; waits until that can be learnt."""
+        """First position of the log; waits until it can be learnt."""
         pause, longest = PAUSE_SECONDS
         while True:
             try:
@@ -235,7 +214,8 @@ class Restorer:
             pause = min(2 * pause, longest)
 
     async def _find_trim_point(self) -> LogPosition:
-        """Whatever it fails for says nothing about this store: the log may begin in an archive that cannot be read today."""
+        """First position of the log. Any failure becomes an UnavailableError: it says nothing about this
+        store, as the log may begin in an archive that cannot be read today."""
         try:
             return await self.trim_point()
         except VirtualLogError as error:
@@ -244,3 +224,29 @@ class Restorer:
     def _failed(self, error: VirtualLogError) -> None:
         self.waiting_for = str(error)
         log.warning("no snapshot could be restored yet", reason=str(error))
+
+
+async def release_own_hold(replica: str, view: ViewTrackingEngine, clock: Clock) -> None:
+    """Drop the hold that kept the log for `replica` while it restored a snapshot; returns once it
+    is dropped.
+
+    The hold ends by itself some minutes later, but until then nothing is trimmed. So the replica
+    drops it once it is in the view with a snapshot of its own at or past the hold: from then on its
+    place in the view keeps all that it needs. Call this when the replica has caught up, as it does
+    not see a hold that it has not applied yet. Cancelled, the hold ends by itself.
+
+    Args:
+        replica: name of this replica.
+        view: engine of its stack.
+        clock: clock of its node.
+    """
+    while (hold := view.holds().get(hold_name(replica))) is not None:
+        own = view.members().get(replica)
+        if own is not None and own.durable >= hold.position:
+            try:
+                await view.release(hold_name(replica))
+            except RetryableError:  # the next look shows if it was dropped all the same
+                pass
+            else:
+                return
+        await clock.sleep(RELEASE_LOOK_SECONDS)

@@ -1,7 +1,8 @@
-"""Hands the newest snapshot of this replica to peers, piece by piece.
+"""Serves the newest snapshot of this replica to peers, piece by piece.
 
-Whoever is offered a snapshot needs the log from its position on, and is in nobody's view yet: so the log is held first (a hold is an
-entry in the state, with an end), then the offer is made. While the peer reads on, the hold is renewed.
+A peer that is offered a snapshot needs the log from its position on, and is in no view yet. So the
+log is held first (a hold is an entry in the state, with an end), then the offer is made. While the
+peer reads on, the hold is renewed.
 """
 
 from __future__ import annotations
@@ -30,26 +31,28 @@ from virtuallog_database.snapshots.policy import NONE, name_of
 from virtuallog_database.snapshots.snapshotter import Snapshotter
 
 REQUESTS_MAX: Final = 16
-"""Being served at a time, each with a piece in memory. A peer that restores has three under way."""
+"""Requests served at a time, each with a piece in memory. A restoring peer has three in flight."""
 
 HOLD_SECONDS: Final = 300.0
-"""From the last piece on: until then the peer has to verify what it has, open it, play the log, and join the view."""
+"""Lifetime of a hold after the last piece: until then the peer has to verify the files, open them,
+play the log, and join the view."""
 
 Hold: TypeAlias = Callable[[str, LogPosition, float], Awaitable[Any]]
-"""`hold(name, position, seconds)`: on return the log is not trimmed past `position`, for so long. A hold of that name is
-replaced. Raises TrimmedError if it has been, perhaps: what could be restored then would be of no use."""
+"""`hold(name, position, seconds)`: on return the log is not trimmed past `position` for so long.
+Replaces a hold of that name. Raises TrimmedError if the log may have been trimmed past it: the
+snapshot would be of no use then."""
 
 
 @attrs.define(eq=False)
 class SnapshotService:
-    """Answers `GetSnapshot` and `ReadPiece`.
+    """Serves `GetSnapshot` and `ReadPiece`.
 
     Args:
-        snapshots: of this replica.
-        cluster: that it belongs to.
-        nursery: of its tasks, one for each request.
-        hold: how the log is held for a peer; `ViewTrackingEngine.hold_exactly`.
-        clock: of this node.
+        snapshots: snapshots of this replica.
+        cluster: cluster of this replica.
+        nursery: runs one task for each request.
+        hold: holds the log for a peer; `ViewTrackingEngine.hold_exactly`.
+        clock: clock of this node.
     """
 
     _snapshots: Snapshotter
@@ -59,7 +62,7 @@ class SnapshotService:
     _clock: Clock
     _serving: int = attrs.field(default=0, init=False)
     _held_at: dict[str, float] = attrs.field(factory=dict, init=False)
-    """When the log was last held for a peer."""
+    """Time of the last hold for each peer, by replica name."""
 
     @property
     def handlers(self) -> Handlers:
@@ -78,7 +81,8 @@ class SnapshotService:
             self._nursery.start_soon(self._answer, work, request, done)
 
     async def _answer(self, work: Callable[[Any], Awaitable[Any]], request: Any, done: Done) -> None:
-        """What goes wrong is told to the peer. If it is the disk, whoever uses it next for the replica's own sake stops the replica."""
+        """Reply with the result or the error. After a failure of the disk, the replica's own next
+        use of it stops the replica."""
         try:
             await reply_with_result(work, request, done)
         finally:
@@ -106,4 +110,4 @@ class SnapshotService:
         now = self._clock.monotonic()
         self._held_at = {peer: held_at for peer, held_at in self._held_at.items() if held_at > now - HOLD_SECONDS}
         await self._hold(hold_name(replica), position, HOLD_SECONDS)
-        self._held_at[replica] = now  # only now: one that has failed holds nothing
+        self._held_at[replica] = now  # only now: a failed call holds nothing

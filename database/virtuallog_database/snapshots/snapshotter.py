@@ -1,10 +1,11 @@
-"""Takes the snapshots of one replica, keeps the newest ones, and tells the replica what the log is no longer needed for.
+"""Takes the snapshots of one replica, keeps the newest ones, and reports how much of the log is no
+longer needed.
 
-    run     looks now and then whether one is due (policy.py)
-            -> checkpoint of the store, which is durable -> the replica hears of its position -> older ones are removed
+    run     checks regularly if a snapshot is due (policy.py)
+            -> durable checkpoint of the store -> its position is reported to the replica -> older ones are removed
 
-The position of a snapshot is that of the replica's cursor before it was taken. What is in it may be a little newer; whoever
-restores it goes by the cursor inside.
+The position of a snapshot is the replica's cursor before it was taken. The content may be a little
+newer; a restored store goes by the cursor inside.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from virtuallog_database.snapshots.policy import (
 log = structlog.get_logger(__name__)
 
 LOOK_SECONDS: Final = 0.5
-"""Between two looks whether a snapshot is due."""
+"""Interval between two checks."""
 READ_SECONDS: Final = 30.0
-"""A snapshot that a peer has read from so recently is kept: it will read on."""
+"""A snapshot that a peer has read from within this time is kept: the peer will read on."""
 
 
 class AppliedProgress(Protocol):
-    """What a replica shows to whom takes its snapshots."""
+    """Progress of a replica, as a `Snapshotter` reads it."""
 
     @property
     def cursor(self) -> LogPosition:
@@ -47,11 +48,11 @@ class AppliedProgress(Protocol):
 
     @property
     def applied_bytes(self) -> int:
-        """Of log entries, since it was opened."""
+        """Bytes of log entries applied since the replica was opened."""
         ...
 
     def snapshotted(self, position: LogPosition) -> None:
-        """There is a durable snapshot with everything below `position`."""
+        """Report a durable snapshot with everything below `position`."""
         ...
 
 
@@ -64,7 +65,7 @@ class Snapshotter:
     _schedule: SnapshotSchedule
     _meter: SnapshotMetrics
     _read_at: dict[LogPosition, float] = attrs.field(factory=dict, init=False)
-    """When peers have last read from snapshots."""
+    """Time of the last read by a peer, by snapshot position."""
     _turn: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     @classmethod
@@ -75,7 +76,7 @@ class Snapshotter:
         settings: SnapshotSettings | None = None,
         meter: SnapshotMetrics | None = None,
     ) -> Snapshotter:
-        """Find the snapshots that are there.
+        """Find the existing snapshots.
 
         Raises:
             StorageError: the disk failed.
@@ -86,11 +87,12 @@ class Snapshotter:
 
     @property
     def newest(self) -> LogPosition:
-        """Everything below is in a durable snapshot. 0: there is none."""
+        """Position of the newest durable snapshot: everything below is in it. 0 if there is none."""
         return self._schedule.newest
 
     async def run(self, replica: AppliedProgress) -> None:
-        """Take a snapshot whenever one is due, for ever. While the disk is full none is taken, and the log grows.
+        """Take a snapshot whenever one is due, for ever. While the disk is full none is taken, and
+        the log grows.
 
         Raises:
             StorageError: the disk failed: the replica must stop.
@@ -106,8 +108,8 @@ class Snapshotter:
             await self._clock.sleep(LOOK_SECONDS)
 
     async def take(self, replica: AppliedProgress) -> LogPosition:
-        """Take one now, unless the newest one has it all; returns the position of the newest. Cancelled, there is one more or
-        there is not; `open` finds out.
+        """Take a snapshot now, unless the newest one has everything. Returns the position of the
+        newest. After a cancelled call there may be one more; `open` finds out.
 
         Raises:
             DiskFullError: no room for it now.
@@ -126,7 +128,7 @@ class Snapshotter:
             return self.newest
 
     def reading(self, position: LogPosition) -> None:
-        """A peer is at the snapshot of this position."""
+        """Note that a peer reads the snapshot of this position."""
         self._read_at[position] = self._clock.monotonic()
 
     async def _size(self, position: LogPosition) -> int:
@@ -141,6 +143,6 @@ class Snapshotter:
 
 
 async def positions(checkpoints: Checkpoints) -> list[LogPosition]:
-    """Of all snapshots, in order."""
+    """Positions of all snapshots, in order."""
     found = [position_of(name) for name in await checkpoints.names()]
     return sorted(position for position in found if position is not None)

@@ -1,7 +1,9 @@
-"""Brings one snapshot, a peer's or a compaction, into staging: file by file, in pieces, each checked on arrival, each file once it is complete.
+"""Fetches one snapshot, a peer's or a compaction, into staging, in pieces. Each piece is checked on
+arrival, each file when complete.
 
-Files that are there already, from a former attempt that was cut short or of an older snapshot of the same peer, are kept if
-their checksums are those of the offer. So whoever starts anew goes on where he was, to within a file.
+Files that are there already, from an attempt that was cut short or from an older snapshot of the
+same peer, are kept if their checksums are those of the offer. So a new attempt resumes to within a
+file.
 """
 
 from __future__ import annotations
@@ -21,17 +23,18 @@ from virtuallog_database.ports import CheckpointFile, StagingArea
 from virtuallog_database.snapshots.messages import PIECE_BYTES_MAX, Piece, ReadPiece, SnapshotOffer
 
 FILES_AT_ONCE: Final = 3
-"""A piece of each is under way: enough to keep both disks and the wire busy, few enough to leave the peer time for its clients."""
+"""Files fetched at a time, with one piece of each in flight: enough to keep both disks and the wire
+busy, few enough to leave the peer time for its clients."""
 PIECE_SECONDS: Final = 10.0
-"""For one piece. A peer that is so slow had better be left alone."""
+"""Timeout of one piece. A peer that is so slow should not be loaded further."""
 
 
 class SnapshotSource(Protocol):
-    """Who has offered a snapshot."""
+    """Source of an offered snapshot."""
 
     @property
     def name(self) -> str:
-        """For people; another one for each source."""
+        """Name for log lines; unique for each source."""
         ...
 
     @property
@@ -41,7 +44,7 @@ class SnapshotSource(Protocol):
         """Bytes of one file, at least one.
 
         Raises:
-            UnavailableError: no answer in time, or one that was damaged on its way, or a refusal: then why.
+            UnavailableError: no reply in time, a damaged one, or a refusal, with its reason.
         """
         ...
 
@@ -54,10 +57,10 @@ class PeerSource:
     peer: NodeId
     cluster: bytes
     replica: str
-    """Who fetches."""
+    """Name of the fetching replica."""
     offer: SnapshotOffer
     fetched: Counter
-    """Counts the bytes as they come: of an attempt that fails, too, and of a long one before it ends."""
+    """Counts bytes as they arrive, also those of failed and unfinished attempts."""
 
     @property
     def name(self) -> str:
@@ -75,7 +78,9 @@ class PeerSource:
         )
         try:
             piece: Piece = await self.services.call(self.peer, request, PIECE_SECONDS)
-        except VirtualLogError as error:  # its disk is not ours: no error of it may be taken for one of our own
+        except (
+            VirtualLogError
+        ) as error:  # the peer's disk: its error must not be taken for a failure of this replica's disk
             raise UnavailableError(f"{self.name}: {error}") from error
         if crc32c(piece.content) != piece.checksum or not 0 < len(piece.content) <= length:
             raise UnavailableError(f"a piece of {file} from {self.name} did not arrive as it was sent")
@@ -84,11 +89,11 @@ class PeerSource:
 
 
 async def fetch(source: SnapshotSource, staging: StagingArea) -> None:
-    """Make staging what is offered. Cancelled or failed, what is complete stays.
+    """Make staging equal to the offered files. Cancelled or failed, complete files stay.
 
     Raises:
-        UnavailableError: the source did not give all of it, or not what it had promised.
-        MalformedError: the offer has a file with an impossible name.
+        UnavailableError: the source did not give all of it, or not what it had offered.
+        MalformedError: the offer has a file with an invalid name.
         DiskFullError: no room here.
         StorageError: the disk failed here.
     """
@@ -106,12 +111,12 @@ async def fetch(source: SnapshotSource, staging: StagingArea) -> None:
 
 
 def missing(present: Sequence[CheckpointFile], wanted: Sequence[CheckpointFile]) -> list[CheckpointFile]:
-    """What has to be fetched; the largest first, so that the last ones are short."""
+    """Files to fetch, largest first, so that the last ones are short."""
     return sorted(set(wanted).difference(present), key=lambda file: (-file.size, file.name))
 
 
 def superfluous(present: Sequence[CheckpointFile], wanted: Sequence[CheckpointFile]) -> list[str]:
-    """What must not stay: other files, and other content."""
+    """Names of staged files to remove: other files, and other content."""
     return [file.name for file in present if file not in wanted]
 
 
@@ -122,7 +127,8 @@ async def _fetch_some(
     scope: trio.CancelScope,
     failures: list[BaseException],
 ) -> None:
-    """One of several: takes files from the queue until it is empty. The first error ends them all, and is told by itself."""
+    """One of several workers: fetches files from the queue until it is empty. The first error ends
+    all workers, and is raised alone."""
     try:
         for file in queue:
             await _fetch_file(source, staging, file)

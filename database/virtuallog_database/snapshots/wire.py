@@ -1,4 +1,4 @@
-"""Pairs the messages about snapshots with the methods of their Cap'n Proto interface."""
+"""Cap'n Proto interface of snapshots: a method for each message."""
 
 from __future__ import annotations
 
@@ -19,5 +19,6 @@ SNAPSHOTS: Final = Interface(
     ),
     role=Role.ADMIN,
 )
-"""Not for clients of ZooKeeper's protocol: a snapshot has every secret of the tree in it, whatever ACLs say. Whoever reads the log reads
-these, too; but who asks for a snapshot holds the log, which only admins may. A compaction begins with one."""
+"""Interface for nodes and admins, not for clients of ZooKeeper's protocol: a snapshot holds every
+secret of the tree, regardless of ACLs. A process that reads the log reads these, too; but asking
+for a snapshot holds the log, which only admins may. A compaction begins with one."""

@@ -1,1 +1,1 @@
-"""Shipped doubles of what a database stands on: small real programs, for tests and for the simulator."""
+"""Doubles and models of a database's parts: small real programs, for tests and for the simulator."""

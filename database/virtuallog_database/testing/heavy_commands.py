@@ -1,4 +1,5 @@
-"""Commands that might cost more than they say: parents with data and long ACLs, texts of quotas, multis over few znodes."""
+"""Commands that may cost more than their size suggests: parents with data and long ACLs, quota
+texts, multis over few znodes."""
 
 from __future__ import annotations
 
@@ -37,9 +38,9 @@ class HeavyCommands:
     """Draws commands.
 
     Args:
-        chance: the same one draws the same commands.
-        size: bytes of what is long.
-        parts: operations of a multi, at most.
+        chance: source of randomness; the same one draws the same commands.
+        size: bytes of long values.
+        parts: most operations of a multi.
     """
 
     chance: random.Random
@@ -48,7 +49,7 @@ class HeavyCommands:
     now_ms: int = START_MS
 
     def commands(self, count: int) -> Iterator[Command]:
-        """So many of them. Paths are few, so most of them exist."""
+        """Draw `count` commands. Paths are few, so most of them exist."""
         beginning = list(self._beginning())
         for number in range(count):
             self.now_ms += self.chance.choice((0, 1, 50, 2000))
@@ -91,7 +92,7 @@ class HeavyCommands:
                 return self._part()
 
     def _multi(self) -> Iterator[Create | Delete | SetData | Check]:
-        """Often of one kind, many times."""
+        """A multi, often of one kind of operation, many times."""
         count = self.chance.randrange(1, self.parts)
         match self.chance.randrange(5):
             case 0:
@@ -136,7 +137,7 @@ class HeavyCommands:
         return self.chance.choice((Create(path, text), Create(path, text), SetData(path, text), Delete(path)))
 
     def _text(self) -> bytes:
-        """Of a quota: a usual one, a long one, one of other names, or none."""
+        """Text of a quota: a usual one, a long one, one with other names, or none."""
         pairs = [
             f"count={self.chance.choice((-1, 3, 10**19))}",
             f"bytes={self.chance.choice((-1, 5))}=",
@@ -164,7 +165,7 @@ class HeavyCommands:
         return self.chance.choice((None, b"", b"x" * 10, b"y" * 1024, b"z" * 1025, b"w" * self.size))
 
     def _acl(self) -> tuple[Acl, ...]:
-        """Open, short, long, or what the creator is."""
+        """An ACL: open, short, long, or the creator's identities."""
         count = self.chance.choice((2, 17, 18, 200))
         return self.chance.choice(
             (

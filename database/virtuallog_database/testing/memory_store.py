@@ -1,10 +1,11 @@
-"""The LocalStore port in memory, with crashes: what was not flushed may be lost, as of some moment, never by halves.
+"""The LocalStore port in memory, with crashes: unflushed writes may be lost, in order and never by
+halves.
 
-disk = MemoryDisk()                     lives as long as the machine's disk
-store = disk.open(process, clock)       lives as long as the process
-disk.crash(random)                      after a crash of the process: some of the unflushed writes are gone
+    disk = MemoryDisk()                     lives as long as the machine's disk
+    store = disk.open(process, clock)       lives as long as the process
+    disk.crash(random)                      after a crash of the process: some of the unflushed writes are gone
 
-Whose disk fails is told so by `MemoryDisk.failure`; how long a flush takes is simulated, too.
+`MemoryDisk.failure` injects failures of the disk; the duration of a flush is simulated, too.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ class SortedPairs:
         return [(key, self.pairs[key]) for key in self.keys(span)[:count]]
 
     def keys(self, span: Span) -> list[bytes]:
-        """Those in `span`, in order."""
+        """Keys in `span`, in order."""
         start, stop = span
         return self._keys[bisect_left(self._keys, start) : bisect_left(self._keys, stop)]
 
     def change(self, key: bytes, value: bytes | None) -> bytes | None:
-        """Put, or delete where the value is None; returns what was there."""
+        """Put, or delete where the value is None; returns the former value."""
         former = self.pairs.get(key)
         if value is None:
             if former is not None:
@@ -59,32 +60,34 @@ class SortedPairs:
 
 @attrs.define(eq=False)
 class MemoryDisk:
-    """What survives a crash, and the failures to inject."""
+    """Content that survives a crash, and failures to inject."""
 
     flush_seconds: float = 0.0
-    """How long a flush takes, on the clock of whoever has the store open."""
+    """Duration of a flush, on the clock of the process that has the store open."""
     failure: Callable[[], VirtualLogError | None] = lambda: None
-    """Asked before each write and flush: what is to be raised instead."""
+    """Called before each write and flush; returns an error to raise, or None."""
     is_behind: bool = False
-    """What the store says of it."""
+    """Result of `is_behind` of the store."""
     content: SortedPairs = attrs.field(factory=SortedPairs)
-    """What is to be seen now, flushed or not."""
+    """Visible content, flushed or not."""
     writes: int = attrs.field(default=0, init=False)
-    """That were made since the disk is there."""
+    """Writes so far."""
     _undo: list[dict[bytes, bytes | None]] = attrs.field(factory=list, init=False)
-    """For each write that is not flushed, the oldest first: what it has replaced."""
+    """Replaced values of each unflushed write, the oldest first."""
 
     @property
     def unflushed(self) -> int:
-        """Writes that a crash may take."""
+        """Number of writes that a crash may take."""
         return len(self._undo)
 
     def open(self, process: Process | None = None, clock: Clock | None = None) -> MemoryStore:
-        """The store as a process sees it. Only one may use it at a time; the one before is dead, or has closed it."""
+        """Open the store in a process. Only one may use it at a time: the former one is dead, or
+        has closed it."""
         return MemoryStore(self, process, clock)
 
     def crash(self, chance: random.Random) -> None:
-        """Go back to some moment between the last flush and now. The process that uses the disk must be dead."""
+        """Go back to some moment between the last flush and now. The process that uses the disk
+        must be dead."""
         keep = chance.randint(0, len(self._undo))
         while len(self._undo) > keep:
             for key, former in self._undo.pop().items():
@@ -92,12 +95,12 @@ class MemoryDisk:
         self._undo.clear()
 
     def wipe(self) -> None:
-        """Somebody replaced the disk. The process that used it must be dead."""
+        """Replace the disk by an empty one. The process that used it must be dead."""
         self.content = SortedPairs()
         self._undo.clear()
 
     def write(self, changes: Mapping[bytes, bytes | None], dropped: Sequence[Span]) -> None:
-        """For the store."""
+        """Write to the disk (called by the store)."""
         self.fail_if_asked()
         content = self.content
         undo = {key: content.change(key, None) for span in dropped for key in content.keys(span)}
@@ -108,18 +111,19 @@ class MemoryDisk:
         self.writes += 1
 
     def fail_if_asked(self) -> None:
-        """For the store."""
+        """Raise the injected failure, if any (called by the store)."""
         if (error := self.failure()) is not None:
             raise error
 
     def flushed(self, writes: int) -> None:
-        """The oldest `writes` ones are durable. For the store."""
+        """Mark the oldest `writes` ones as durable (called by the store)."""
         del self._undo[:writes]
 
 
 @attrs.define(eq=False)
 class MemoryStore:
-    """`ports.LocalStore` of one process. Once a write or a flush has failed, every use raises."""
+    """Implements `ports.LocalStore` for one process. Once a write or a flush has failed, every use
+    raises."""
 
     _disk: MemoryDisk
     _process: Process | None
@@ -165,7 +169,7 @@ class MemoryStore:
         return SortedPairs(dict(self._disk.content.pairs))
 
     async def close(self) -> None:
-        """Nothing is flushed by it."""
+        """Close without a flush."""
         self._closed = True
         await trio.lowlevel.checkpoint()
 

@@ -1,4 +1,4 @@
-"""A store in memory that counts what it is asked for: the work of a command, without a clock."""
+"""A store in memory that counts its accesses: the work of a command, without a clock."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from virtuallog.contract.ports import Span
 from virtuallog_database.testing.memory_store import MemoryStore
 
 PLAIN_BYTES = 4 << 10
-"""A record of a znode with more bytes is one of the former version, in which data stand in it."""
+"""Bytes of a znode's record above which it is one of the former version, with the data in it."""
 
 
 @attrs.define(eq=False)
 class MeteredStore(MemoryStore):
-    """Counts in bytes, but `looks` and `visited`."""
+    """Counters in bytes, except for `looks` and `visited`."""
 
     looks: int = 0
     """Calls of `get`."""
     read: int = 0
-    """By `get`: of values."""
+    """Bytes of values read by `get`."""
     scanned: int = 0
-    """By `scan`: of keys and values."""
+    """Bytes of keys and values read by `scan`."""
     visited: int = 0
-    """Pairs of scans."""
+    """Pairs read by scans."""
     written: int = 0
-    """Of keys and values."""
+    """Bytes of keys and values written."""
     former: int = 0
-    """Of `read`, in records of znodes that are of the former version."""
+    """Share of `read` in znode records of the former version."""
     former_keys: set[bytes] = attrs.field(factory=set)
-    """Of these."""
+    """Keys of these records."""
 
     def get(self, key: bytes) -> bytes | None:
         found = super().get(key)

@@ -1,6 +1,7 @@
-"""ACLs as ZooKeeper's rules say them, for the model: which are well formed, whom they let pass, what is shown of them.        Pure.
+"""ACLs by ZooKeeper's rules, for the model: validity, checks, and what clients are shown.
 
-Written from docs/zookeeper.md and ZooKeeper's own manual, not from `virtuallog_database.tree.acl`, which it is there to judge.
+Written from docs/zookeeper.md and ZooKeeper's own manual, not from `virtuallog_database.tree.acl`,
+which it is there to judge.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ SUPER = "super"
 
 
 def may(acl: Iterable[Acl], permissions: int, identities: Iterable[Identity]) -> bool:
-    """Whether a client with these identities has at least one of these permissions."""
+    """True if a client with these identities has at least one of these permissions."""
     known = list(identities)
     if any(each.scheme == SUPER for each in known):
         return True
@@ -34,7 +35,8 @@ def _is_in(address: str, network: str) -> bool:
 
 
 def stored(acl: Iterable[Acl], identities: Sequence[Identity]) -> tuple[Acl, ...] | None:
-    """What is kept of an ACL that a client with these identities asks for. None: it is refused as invalid."""
+    """Stored form of an ACL requested by a client with these identities. None if it is refused as
+    invalid."""
     kept: list[Acl] = []
     for entry in acl:
         meant = _proved(entry, identities) if entry.scheme == "auth" else [entry]
@@ -45,7 +47,8 @@ def stored(acl: Iterable[Acl], identities: Sequence[Identity]) -> tuple[Acl, ...
 
 
 def _proved(entry: Acl, identities: Sequence[Identity]) -> list[Acl]:
-    """The entry for each identity that the client has proved; its address and the super user's right are none."""
+    """Entries for the identities that the client has proved; its address and the super user's right
+    are not among them."""
     proved = [each for each in identities if each.scheme in ("digest", "sasl", "x509")]
     return [Acl(entry.permissions, each.scheme, each.id) for each in proved]
 
@@ -69,7 +72,7 @@ def _is_well_formed(entry: Acl) -> bool:
 
 
 def shown(acl: Iterable[Acl], *, to_admin: bool) -> tuple[Acl, ...]:
-    """What getACL tells: hashes of passwords to those only who have ADMIN."""
+    """Result of getACL: hashes of passwords are shown only to clients with ADMIN."""
     return tuple(
         Acl(each.permissions, "digest", each.id.split(":")[0] + ":x")
         if each.scheme == "digest" and not to_admin

@@ -1,8 +1,9 @@
-"""Quotas as ZooKeeper's rules say them, for the model.                                                                Pure.
+"""Quotas by ZooKeeper's rules, for the model.
 
-A path P is limited by /zookeeper/quota/P/zookeeper_limits. What lies at P and below is counted in zookeeper_stats beside it, from the creation of
-that znode on. A znode belongs to the longest limited path that it is at or below. Written from docs/zookeeper.md and ZooKeeper's
-manual, not from `virtuallog_database.tree.quotas`, which it is there to judge.
+A path P is limited by /zookeeper/quota/P/zookeeper_limits. Znodes at P and below are counted in
+zookeeper_stats beside it, from the creation of that znode on. A znode belongs to the longest
+limited path that it is at or below. Written from docs/zookeeper.md and ZooKeeper's manual, not from
+`virtuallog_database.tree.quotas`, which it is there to judge.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ STATS = "/zookeeper_stats"
 
 
 def limited(paths: Mapping[str, object], path: str) -> str | None:
-    """The longest limited path that `path` is at or below; None: nothing limits it."""
+    """The longest limited path that `path` is at or below. None if it is not limited."""
     above = path
     while above not in ("", "/"):
         if QUOTA + above + LIMITS in paths:
@@ -25,7 +26,7 @@ def limited(paths: Mapping[str, object], path: str) -> str | None:
 
 
 def numbers(text: bytes | None) -> dict[str, int]:
-    """`count=5,bytes=7=;byteHardLimit=8` as numbers by name."""
+    """Numbers by name of a text such as `count=5,bytes=7=;byteHardLimit=8`."""
     found = {}
     for pair in (text or b"").decode("latin-1").replace(";", ",").split(","):
         name, _, value = pair.partition("=")
@@ -36,7 +37,7 @@ def numbers(text: bytes | None) -> dict[str, int]:
 
 
 def is_too_much(limits: Mapping[str, int], stats: Mapping[str, int], znodes: int, size: int) -> bool:
-    """Whether so many more znodes and bytes pass a hard limit."""
+    """True if so many more znodes and bytes exceed a hard limit."""
     grown = ((znodes, "count", "countHardLimit"), (size, "bytes", "byteHardLimit"))
     return any(
         more != 0 and limits.get(hard, -1) >= 0 and stats.get(name, -1) + more > limits[hard]
@@ -45,14 +46,14 @@ def is_too_much(limits: Mapping[str, int], stats: Mapping[str, int], znodes: int
 
 
 def text(stats: Mapping[str, int]) -> bytes:
-    """What zookeeper_stats says."""
+    """Content of zookeeper_stats."""
     others = "".join(f";{name}={stats[name]}" for name in sorted(stats) if name not in ("count", "bytes"))
     first = f"count={stats.get('count', -1)},bytes={stats.get('bytes', -1)}"
     return (first + ("=" + others if others else "")).encode()
 
 
 def counted(paths: Mapping[str, int], path: str) -> tuple[int, int]:
-    """Znodes and bytes at and below a path, by their lengths."""
+    """Znodes and bytes at and below a path, from the data lengths by path."""
     below = "/" if path == "/" else path + "/"
     sizes = [size for each, size in paths.items() if each == path or each.startswith(below)]
     return len(sizes), sum(sizes)

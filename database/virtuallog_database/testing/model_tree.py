@@ -1,10 +1,12 @@
-"""The tree of znodes as plain dictionaries, slow and obvious: what `virtuallog_database.tree` is compared with.                 Pure.
+"""Model of the tree as plain dictionaries, slow and obvious, to compare `virtuallog_database.tree`
+with.
 
-It is given the same commands and must answer the same: results, changes, stats. Each command works on a
-copy of the dictionaries, which is dropped if it is refused; there are no indexes, no formats and no counters that could disagree with
-the znodes. Children are found by looking at every path there is.
+It gets the same commands and must give the same results, changes and stats. Each command works on a
+copy of the dictionaries, which is dropped if it is refused. There are no indexes, no formats and no
+counters that could disagree with the znodes. Children are found by looking at every path there is.
 
-Rights are those of `model_acl`, quotas those of `model_quotas`. Left out: bounds of the product's own, on long ACLs, deep quotas and their texts.
+Rights are those of `model_acl`, quotas those of `model_quotas`. Left out: the product's own bounds
+on long ACLs, deep quotas and their texts.
 """
 
 from __future__ import annotations
@@ -81,16 +83,17 @@ def _first_znodes() -> dict[str, ModelZnode]:
 
 @attrs.define
 class ModelTree:
-    """The state after some commands."""
+    """State after some commands."""
 
     zxid: int = 0
     znodes: dict[str, ModelZnode] = attrs.field(factory=_first_znodes)
     sessions: dict[int, ModelSession] = attrs.field(factory=dict)
     acls: tuple[tuple[tuple[Acl, ...], tuple[Acl, ...]], ...] = ()
-    """For each change of the last command: the ACL of its znode and that of the parent, as they were at the change."""
+    """For each change of the last command, the ACLs of its znode and of the parent, as they were at
+    the change."""
 
     def apply(self, command: Command) -> Result:
-        """Carry out one command. `touched` of the result is left empty."""
+        """Execute one command. `touched` of the result is left empty."""
         operation = command.operation
         step = _Step(self.copy(), command.origin, command.time_ms)
         error, value = step.run(operation)
@@ -101,11 +104,11 @@ class ModelTree:
         return Result(self.zxid, error, value, tuple(step.changes), (), tuple(step.ended))
 
     def copy(self) -> ModelTree:
-        """Another one of the same state."""
+        """A copy of the state."""
         return ModelTree(self.zxid, dict(self.znodes), dict(self.sessions))
 
     def children(self, path: str) -> list[str]:
-        """Names, sorted."""
+        """Names of the children, sorted."""
         return sorted(paths.name_of(each) for each in self.znodes if each != "/" and paths.parent_of(each) == path)
 
     def stat(self, path: str) -> Stat:
@@ -117,11 +120,11 @@ class ModelTree:
         )  # fmt: skip
 
     def find(self, path: str) -> Stat | None:
-        """Its stat; None: there is no such znode."""
+        """Stat of a znode. None if there is no such znode."""
         return self.stat(path) if path in self.znodes else None
 
     def ephemerals(self, session: int) -> list[str]:
-        """Paths, sorted."""
+        """Paths of the session's ephemerals, sorted."""
         return sorted(path for path, znode in self.znodes.items() if session and znode.owner == session)
 
 
@@ -137,7 +140,7 @@ class _Step:
     ended: list[int] = attrs.field(factory=list)
 
     def run(self, operation: Any) -> tuple[Error, Any]:
-        """Of a command that is refused there stays that its session was heard of."""
+        """Execute an operation. A refused command leaves only that its session was heard of."""
         kept = self.tree.copy()
         error, value = Error.OK, None
         try:
@@ -283,22 +286,22 @@ class _Step:
             _require(not model_quotas.is_too_much(limits, stats, znodes, growth), Error.QUOTA_EXCEEDED)
 
     def _count(self, path: str, znodes: int, growth: int) -> None:
-        """A change counts for the path that limits it, if that is counted."""
+        """Count a change for the path that limits it, if that is counted."""
         limited = model_quotas.limited(self.tree.znodes, path)
         if limited is not None:
             where = paths.QUOTA + limited + model_quotas.STATS
             stats = self._numbers(where)
             count, size = stats.get("count", -1) + znodes, stats.get("bytes", -1) + growth
-            self._tell_stats(where, {**stats, "count": count, "bytes": size})
+            self._store_stats(where, {**stats, "count": count, "bytes": size})
 
     def _count_anew(self, where: str) -> None:
         limited = where[len(paths.QUOTA) : -len(model_quotas.STATS)] or paths.ROOT
         sizes = {path: len(znode.data or b"") for path, znode in self.tree.znodes.items()}
         count, size = model_quotas.counted(sizes, limited)
-        self._tell_stats(where, {**self._numbers(where), "count": count, "bytes": size})
+        self._store_stats(where, {**self._numbers(where), "count": count, "bytes": size})
 
-    def _tell_stats(self, where: str, stats: dict[str, int]) -> None:
-        """Without a new version, and without a change that a watch is told of."""
+    def _store_stats(self, where: str, stats: dict[str, int]) -> None:
+        """Write statistics without a new version, and without a change for watches."""
         if where in self.tree.znodes:
             self._change(where, data=model_quotas.text(stats))
 

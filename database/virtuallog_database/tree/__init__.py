@@ -1,1 +1,1 @@
-"""A tree of znodes with ZooKeeper's semantics, as a state machine on the log."""
+"""The tree of znodes: a pure state machine on the log with ZooKeeper's semantics."""

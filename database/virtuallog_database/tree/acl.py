@@ -1,9 +1,16 @@
-"""Who may do what: access control lists, as ZooKeeper 3.8 understands them.                                       Pure.
+"""Access control lists, as ZooKeeper 3.8 understands them.
 
-Rights are not inherited. They are checked where a command is applied, with the identities that travel in it, and where the tree is
-read, with those of whoever reads; so all replicas agree. Whoever holds the scheme `super` passes every check.
+Rights are not inherited. They are checked where a command is applied, with the identities that
+travel in it, and where the tree is read, with the reader's identities; so all replicas agree. The
+scheme `super` passes every check.
 
-A check looks at each entry, and a multi makes thousands of them on every replica. So an ACL is short, which ZooKeeper does not ask.
+A check looks at each entry, and a multi makes thousands of checks on every replica. So an ACL is
+short, which ZooKeeper does not require.
+
+Addresses and networks in an ACL are IPv4 in decimals, as ZooKeeper 3.8 reads them. Every replica
+must read them alike for as long as the log is kept, on any platform. So the module uses neither
+`ipaddress`, whose rules for leading zeros depend on the version of Python, nor `int` on digits
+beyond ASCII.
 """
 
 from __future__ import annotations
@@ -16,28 +23,25 @@ from typing import Final
 from virtuallog_database.tree.commands import OPEN_ACL, Acl, Identity, Permission
 from virtuallog_database.tree.results import Error, RefusedError
 
-# FOLDED from virtuallog_database.kv.addresses: Addresses, and the networks that an ACL may name: IPv4 in decimals, as ZooKeeper 3.8 reads them.                 Pure.
-#
-# Every replica must read them alike for as long as the log is kept, whatever it runs on: so nothing is asked of `ipaddress`, whose rules
-# go by the version of Python (leading zeros), nor of `int` beyond the digits of ASCII.
-
 BITS: Final = 32
 CHARACTERS_MAX: Final = 64
-"""Of a network; zeros may lead each of its numbers. ZooKeeper bounds the request only."""
+"""Longest text of a network; zeros may lead each of its numbers. ZooKeeper bounds the request only."""
 _REMEMBERED: Final = 4096
-"""Pairs of an address and a network: to read their texts takes longer than the rest of a check."""
+"""Pairs of an address and a network that are cached: parsing their texts takes longer than the rest
+of a check."""
 
 _NETWORK: Final = re.compile(r"([0-9]+)\.([0-9]+)\.([0-9]+)\.([0-9]+)(?:/([0-9]+))?")
 
 
 def is_network(text: str) -> bool:
-    """An address, or one with the number of bits that count: `10.1.0.0/16`."""
+    """True if the text is an address, or one with the number of bits that count: `10.1.0.0/16`."""
     return _parse(text) is not None
 
 
 @lru_cache(_REMEMBERED)
 def is_within(address: str, network: str) -> bool:
-    """Not, if either is none. An address with a number of bits is taken for one without."""
+    """True if the address is in the network; False if either is malformed. A number of bits in the
+    address is ignored."""
     ours, theirs = _parse(address), _parse(network)
     if ours is None or theirs is None:
         return False
@@ -46,7 +50,7 @@ def is_within(address: str, network: str) -> bool:
 
 
 def _parse(text: str) -> tuple[int, int] | None:
-    """As a number, and how many of its bits count."""
+    """An address as a number, and how many of its bits count. None if malformed."""
     found = _NETWORK.fullmatch(text) if len(text) <= CHARACTERS_MAX else None
     if found is None:
         return None
@@ -57,10 +61,12 @@ def _parse(text: str) -> tuple[int, int] | None:
 
 
 _AUTHENTICATED: Final = frozenset({"digest", "sasl", "x509"})
-"""Schemes of which an identity proves something; the scheme `auth` stands for all of these that the creator has."""
+"""Schemes whose identities prove something; the scheme `auth` stands for all of these that the
+creator has."""
 
 ENTRIES_MAX: Final = 256
-"""Of one ACL: without duplicates, before and after `auth` has become all that its creator is."""
+"""Most entries of one ACL: without duplicates, before and after `auth` is replaced by its creator's
+identities."""
 
 READ: Final = int(Permission.READ)
 WRITE: Final = int(Permission.WRITE)
@@ -70,25 +76,26 @@ ADMIN: Final = int(Permission.ADMIN)
 
 
 def check(acl: tuple[Acl, ...], permission: int, identities: tuple[Identity, ...]) -> None:
-    """Raises RefusedError: NO_AUTH."""
+    """Check a permission. Raises RefusedError: NO_AUTH."""
     if acl is not OPEN_ACL and not allows(acl, permission, identities):
         raise RefusedError(Error.NO_AUTH)
 
 
 def allows(acl: tuple[Acl, ...], permission: int, identities: tuple[Identity, ...]) -> bool:
-    """Whether somebody with these identities has one of these permissions."""
+    """True if the ACL gives a client with these identities one of these permissions."""
     return PermittedIdentities(acl, permission).include(identities)
 
 
 class PermittedIdentities:
-    """Those to whom an ACL gives at least one of these permissions: read once, asked for many."""
+    """Identities to which an ACL gives at least one of these permissions: read once, asked many
+    times."""
 
     def __init__(self, acl: tuple[Acl, ...], permission: int) -> None:
         self._named = {(entry.scheme, entry.id) for entry in acl if entry.permissions & permission}
         self._networks = [id_ for scheme, id_ in self._named if scheme == "ip"]
 
     def include(self, identities: tuple[Identity, ...]) -> bool:
-        """Whether a caller with these identities is one of them."""
+        """True if a client with these identities is included."""
         named = self._named
         if ("world", "anyone") in named:
             return True
@@ -101,10 +108,12 @@ class PermittedIdentities:
 
 
 def settled(acl: tuple[Acl, ...], identities: tuple[Identity, ...]) -> tuple[Acl, ...]:
-    """As it is stored: without duplicates, `auth` replaced by who its creator is.
+    """An ACL as it is stored: without duplicates, and with `auth` replaced by its creator's
+    identities.
 
     Raises:
-        RefusedError: INVALID_ACL: empty, an unknown scheme, an id that this scheme cannot have, `auth` of nobody, or too many.
+        RefusedError: INVALID_ACL: empty, an unknown scheme, an id that this scheme cannot have,
+            `auth` without any authenticated identity, or too many entries.
     """
     if acl is OPEN_ACL or acl == OPEN_ACL:
         return OPEN_ACL
@@ -120,7 +129,7 @@ def settled(acl: tuple[Acl, ...], identities: tuple[Identity, ...]) -> tuple[Acl
 
 
 def _stands_for(entry: Acl, identities: tuple[Identity, ...]) -> list[Acl]:
-    """Empty: for nobody."""
+    """Entries that an entry stands for; empty if none."""
     if entry.scheme == "auth":
         return [Acl(entry.permissions, each.scheme, each.id) for each in identities if each.scheme in _AUTHENTICATED]
     return [entry] if entry.scheme in _VALID and _VALID[entry.scheme](entry.id) else []
@@ -132,7 +141,7 @@ def _require(holds: bool) -> None:
 
 
 def masked(acl: tuple[Acl, ...]) -> tuple[Acl, ...]:
-    """For those who may not change it: without the hashes of passwords."""
+    """An ACL as shown to clients that may not change it: without the hashes of passwords."""
     return tuple(
         Acl(each.permissions, each.scheme, each.id.partition(":")[0] + ":x") if each.scheme == "digest" else each
         for each in acl
@@ -146,4 +155,4 @@ _VALID: Final[Mapping[str, Callable[[str], bool]]] = {
     "sasl": bool,
     "x509": lambda id_: "=" in id_,
 }
-"""What an id of each scheme must look like."""
+"""Validity check for the ids of each scheme."""

@@ -1,7 +1,8 @@
-"""Identities and access control lists as bytes, in commands and in records.                                        Pure.
+"""Encoding of identities and access control lists, in commands and in records.
 
-Durable format, little-endian: for each entry permissions i32, two texts of length u16 and UTF-8: scheme, id. An identity is two such
-texts. Most commands of a connection, and most znodes, have one of very few lists, so both ways are remembered if they are short.
+Durable format, little-endian: for each entry permissions i32, two texts of length u16 and UTF-8:
+scheme, id. An identity is two such texts. Most commands of a connection, and most znodes, have one
+of very few lists, so short ones are cached in both directions.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _ENTRY: Final = struct.Struct("<iHH")
 _PAIR: Final = struct.Struct("<HH")
 _TEXT_BYTES_MAX: Final = 0xFFFF
 _REMEMBERED: Final = 1024
-"""Lists; nearly all of some 100 bytes."""
+"""Lists in a cache; nearly all of some 100 bytes."""
 
 
 def encode_acl(acl: tuple[Acl, ...]) -> bytes:
@@ -25,7 +26,7 @@ def encode_acl(acl: tuple[Acl, ...]) -> bytes:
 
 
 def decode_acl(blob: bytes) -> tuple[Acl, ...]:
-    """Raises MalformedError, struct.error or UnicodeDecodeError."""
+    """Parse an ACL. Raises MalformedError, struct.error or UnicodeDecodeError."""
     return _DECODED[blob]
 
 
@@ -59,7 +60,7 @@ def encode_identities(identities: tuple[Identity, ...]) -> bytes:
 
 
 def decode_identities(blob: bytes) -> tuple[Identity, ...]:
-    """Raises MalformedError, struct.error or UnicodeDecodeError."""
+    """Parse identities. Raises MalformedError, struct.error or UnicodeDecodeError."""
     found, at = [], 0
     while at < len(blob):
         scheme_bytes, id_bytes = _PAIR.unpack_from(blob, at)
@@ -69,7 +70,7 @@ def decode_identities(blob: bytes) -> tuple[Identity, ...]:
 
 
 def text(value: str) -> bytes:
-    """Raises TooLargeError: more bytes than its length can say."""
+    """Encode a text with its length. Raises TooLargeError: more bytes than its length can express."""
     encoded = value.encode("utf-8", "surrogatepass")
     if len(encoded) > _TEXT_BYTES_MAX:
         raise TooLargeError("bytes in a text of rights", len(encoded), _TEXT_BYTES_MAX)

@@ -1,7 +1,8 @@
-"""Carrying out commands: a function of the transaction and the command alone.                                      Pure.
+"""Execution of commands: a function of the transaction and the command alone.
 
-Each command that clients can see takes the next zxid, also one that is refused. A refused one changes nothing else, but that its
-session was heard of. What servers tell each other (`Touch`; `Expire` and `Reap` of what is gone or alive again) takes none.
+Each command that clients can see takes the next zxid, also a refused one. A refused one changes
+nothing else, except that its session counts as heard. Messages between servers (`Touch`;
+`ExpireSessions` and `Reap` of what is gone or alive again) take no zxid.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ _UNSEEN: Final = frozenset({commands.Touch, commands.ExpireSessions, commands.Re
 
 
 def apply(transaction: StoreTransaction, command: Command) -> Result:
-    """Do to the transaction what the command says, all of it or, of a refused one, nothing but that its session was heard of."""
+    """Execute a command on the transaction, whole or, if it is refused, only as a sign of life of
+    its session."""
     operation = command.operation
     execution = Execution(transaction, load_meta(transaction), command)
     try:
@@ -36,7 +38,8 @@ def apply(transaction: StoreTransaction, command: Command) -> Result:
 
 
 def _multi(execution: Execution, multi: Multi) -> tuple[Error, tuple[Result, ...]]:
-    """All or nothing; of a refused one, the results say which operation it was, as ZooKeeper does."""
+    """Execute all operations or none. If it is refused, the results say which operation it was, as
+    in ZooKeeper."""
     zxid = execution.zxid
     results: list[Result] = []
     for operation in multi.operations:

@@ -1,6 +1,7 @@
-"""Results of a function for the keys it was called with before: those that are short, and not too many.             Pure.
+"""Bounded cache of a pure function: results for keys used before, if they are short.
 
-Clients choose the keys. So what is kept is bounded in bytes, which a bound on the number of results alone would not do.
+Clients choose the keys. So the cache is bounded in bytes; a bound on the number of results alone
+would not do that.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ _BYTES_MAX: Final = 1024
 
 
 class BoundedMemo(dict[KeyT, ValueT]):
-    """`remembered[key]` is `make(key)`. A dictionary, since a hit then costs no call.
+    """`memo[key]` is `make(key)`. A dictionary, since a hit then costs no call.
 
     Args:
-        make: pure.
-        weigh: how many bytes a key and its value are encoded; of more than 1024 nothing is kept.
-        count_max: once so many are kept, all are forgotten.
+        make: pure function.
+        weigh: encoded bytes of a key and its value; above 1024 nothing is kept.
+        count_max: results at which all are forgotten.
     """
 
     def __init__(self, make: Callable[[KeyT], ValueT], weigh: Callable[[KeyT, ValueT], int], count_max: int) -> None:

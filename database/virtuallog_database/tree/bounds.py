@@ -1,15 +1,17 @@
-"""Bounds on what one command may cost, and from which position of the log on they hold.                            Pure.
+"""Bounds on the work of one command, and the log position from which on they hold.
 
     work        bytes of records that a command looks at, and 64 for each look; an ACL that stands apart counts four times
     allowance   4 MiB, and 64 for each byte of the command: a command that would do more is refused, BAD_ARGUMENTS
 
-A command costs its own size, not that of what is there (`records.py`), so the allowance is seldom met: by multis over records of the
-former version, and over many long ACLs. What ends a session, or reaps, is not refused: deletions were paid for by the creations.
+A command costs its own size, not that of the existing records (`records.py`). So the allowance is
+rarely met: by multis over records of the former version, and over many long ACLs. Ending a session
+and reaping are never refused: the creations have paid for the deletions.
 
-Former rules. A log may hold commands that were applied before these bounds existed, and a cluster may have replicas of the former
-version. So the bounds, and the records that need them, come with a switch of `virtuallog_database.engines.rollout`, `BOUNDS`: each replica obeys them from
-the first command behind it on, and replays what is before it as the former version would have applied it, to the byte. The switch cannot be taken back:
-the counters of the tree say so then (`Meta.is_bounded`).
+Former rules. A log may hold commands that were applied before these bounds existed, and a cluster
+may have replicas of the former version. So the bounds, and the records that need them, come with a
+switch of `virtuallog_database.engines.rollout`, `BOUNDS`. Each replica obeys them from the first
+command behind it on, and replays what is before it as the former version would have applied it, to
+the byte. The switch cannot be taken back: the counters of the tree say so then (`Meta.is_bounded`).
 """
 
 from __future__ import annotations
@@ -24,17 +26,18 @@ ACL_LOOKS: Final = 4
 """Work for each byte of an ACL that stands apart: it is parsed, and each entry is looked at."""
 UNBOUNDED: Final = 1 << 62
 ACL_BYTES_MAX: Final = 32 << 10
-"""Bytes of one ACL as it is stored: 256 entries of 128 bytes."""
+"""Bytes of one stored ACL: 256 entries of 128 bytes."""
 RECOUNT_MAX: Final = 100_000
-"""Znodes that a new quota may count, some 0.1 s on each replica."""
+"""Most znodes that a new quota may count, some 0.1 s on each replica."""
 RECOUNT_BYTES: Final = 4096
-"""Bytes of a record for which it counts as one znode more: none has as many, but those of the former version."""
+"""Bytes of a record that count as one more znode: only records of the former version are longer."""
 RECOUNT_PER_MS: Final = 50
-"""Znodes that all quotas together may count, for each millisecond of the clock in the commands: a twentieth of a processor."""
+"""Znodes that all quotas together may count, for each millisecond of the clock in the commands: a
+twentieth of a processor."""
 RECOUNT_AHEAD_MS: Final = 1000
 """Milliseconds by which the recounts may be ahead of that clock."""
 CLOCKS_MS: Final = 10_000
-"""By more than this a clock is wrong, and what it has said is passed over."""
+"""Milliseconds of difference above which a clock is wrong, and its time is ignored."""
 
 
 def allowance(size: int) -> int:
@@ -43,11 +46,12 @@ def allowance(size: int) -> int:
 
 
 def may_recount(recounted_ms: int, now_ms: int) -> bool:
-    """Whether another quota may count, `recounted_ms` being until when the counts so far are paid."""
+    """True if another quota may count; `recounted_ms` is the time until which the counts so far are
+    paid."""
     return not RECOUNT_AHEAD_MS < recounted_ms - now_ms <= CLOCKS_MS
 
 
 def after_recount(recounted_ms: int, now_ms: int, znodes: int) -> int:
-    """Until when the counts are paid, once so many more znodes have been counted."""
+    """Time until which the counts are paid, after so many more znodes have been counted."""
     is_known = now_ms < recounted_ms <= now_ms + CLOCKS_MS
     return (recounted_ms if is_known else now_ms) + znodes // RECOUNT_PER_MS

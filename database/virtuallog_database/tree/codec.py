@@ -1,10 +1,10 @@
-"""Commands as bytes, in the log.                                                                                   Pure.
+"""Encoding of commands in the log.
 
-Durable format, version 1, little-endian; lengths are of UTF-8. A command is carried out by every replica, so what cannot be read is
-refused by all of them alike.
+Durable format, version 1, little-endian; lengths are of UTF-8. Every replica executes a command, so
+all of them refuse an unreadable one alike.
 
     version u8 | operation u8 | time in ms i64 | bytes of the origin u16 | origin | body
-    origin          session i64 | generation u32 | identities (`acl_codec`); empty: nobody's
+    origin          session i64 | generation u32 | identities (`acl_codec`); empty: no session
     create          mode i32 | time to live i64 | has data u8 | bytes of the path u32, of the ACL u32 | path | ACL | data
     delete, check   version i32 | path
     set data        version i32 | has data u8 | bytes of the path u32 | path | data
@@ -44,11 +44,12 @@ _EXPIRE: Final = struct.Struct("<qQ")
 _LENGTH: Final = struct.Struct("<I")
 _ORIGIN_BYTES_MAX: Final = 0xFFFF
 _REMEMBERED: Final = 4096
-"""Origins: about one for each connection of the cluster."""
+"""Cached origins: about one for each connection of the cluster."""
 
 
 def encode(command: Command) -> bytes:
-    """Raises TooLargeError: the identities, or a text of an ACL; InvalidSettingError: a number does not fit into its field."""
+    """Encode a command. Raises TooLargeError: the identities, or a text of an ACL;
+    InvalidSettingError: a number does not fit into its field."""
     kind = type(command.operation)
     number = _NUMBERS[kind]
     try:
@@ -62,7 +63,7 @@ def encode(command: Command) -> bytes:
 
 
 def parse_untrusted(blob: bytes) -> Command:
-    """Raises MalformedError."""
+    """Parse a command. Raises MalformedError."""
     try:
         version, number, time_ms, origin_bytes = _HEAD.unpack_from(blob)
         if version != _VERSION:
@@ -115,7 +116,8 @@ def _decode_create(blob: bytes, at: int, stop: int) -> commands.Create:
 
 
 _NO_ACL: Final = b"\0"
-"""Stands for an empty list, which is refused when it is applied; nothing at all stands for the open one."""
+"""Encoding of an empty list, which is refused when it is applied; no bytes at all mean the open
+ACL."""
 
 
 def _decode_acl(blob: bytes) -> tuple[commands.Acl, ...]:
@@ -257,7 +259,7 @@ _FORMATS: Final[tuple[tuple[int, type, Callable[[Any], bytes], Callable[[bytes, 
     (132, commands.ExpireSessions, _encode_expire, _decode_expire),
     (133, commands.Reap, _encode_reap, _decode_reap),
 )
-"""Below 128 the numbers are ZooKeeper's."""
+"""Number, class, encoder and parser of each operation. Below 128 the numbers are ZooKeeper's."""
 _NUMBERS: Final = {kind: number for number, kind, _, _ in _FORMATS}
 _ENCODE: Final = {number: encode_body for number, _, encode_body, _ in _FORMATS}
 _DECODE: Final = {number: decode_body for number, _, _, decode_body in _FORMATS}

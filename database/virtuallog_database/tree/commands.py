@@ -1,7 +1,7 @@
-"""What clients ask of the tree: the commands that travel through the log.                                        Pure.
+"""Commands of clients and servers to the tree, as they travel through the log.
 
-A command is executed by every replica at its position, never before (OSDI'20, section 4), so it carries all that its outcome
-depends on: who asks, and what time it is.
+Every replica executes a command at its position, never before (OSDI'20, section 4). So a command
+carries everything that its outcome depends on: its origin, and the time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class Permission(enum.IntFlag):
 
 @attrs.frozen
 class Identity:
-    """Somebody that a connection has proved to be: ("ip", "127.0.0.1"), ("digest", "user:hash"), ("world", "anyone")."""
+    """An identity that a connection has proved: ("ip", "127.0.0.1"), ("digest", "user:hash"),
+    ("world", "anyone")."""
 
     scheme: str
     id: str
@@ -51,20 +52,21 @@ class Acl:
 OPEN_ACL = (Acl(int(Permission.ALL), "world", "anyone"),)
 ANY_VERSION = -1
 TTL_MS_MAX = (1 << 40) - 1
-"""ZooKeeper keeps 40 bits of it."""
+"""Longest time to live: ZooKeeper keeps 40 bits of it."""
 PASSWORD_BYTES = 16
-"""Of a session, as ZooKeeper's clients expect it."""
+"""Bytes of a session's password, as ZooKeeper's clients expect it."""
 
 
 @attrs.frozen(cache_hash=True)
 class Origin:
-    """On whose behalf a command is executed. Make one for each connection rather than one for each command: its encoding is
-    remembered."""
+    """Session and identities on whose behalf a command is executed. Make one for each connection
+    rather than one for each command: its encoding is cached."""
 
     session: int = 0
-    """0: none. Such a command creates no ephemerals."""
+    """Id of the session; 0 if there is none. Such a command creates no ephemerals."""
     generation: int = 0
-    """How often the session has been attached to a server; one of a former server is refused: SESSION_MOVED."""
+    """Number of the session's attachments to servers. A command from a former server is refused:
+    SESSION_MOVED."""
     identities: tuple[Identity, ...] = ()
 
 
@@ -74,9 +76,9 @@ class Create:
     data: bytes | None
     acl: tuple[Acl, ...] = OPEN_ACL
     mode: int = Mode.PERSISTENT
-    """A `Mode`; anything else is refused when it is applied, as ZooKeeper does."""
+    """A `Mode`; any other value is refused when it is applied, as in ZooKeeper."""
     ttl_ms: int = 0
-    """Of TTL znodes, and of no others: from 1 to `TTL_MS_MAX`."""
+    """Time to live of a TTL znode, from 1 to `TTL_MS_MAX`; 0 for other znodes."""
 
 
 @attrs.frozen
@@ -101,7 +103,7 @@ class SetAcl:
 
 @attrs.frozen
 class Check:
-    """Only within a multi."""
+    """Refuse the multi unless the znode has this version. Only within a multi."""
 
     path: str
     version: int = ANY_VERSION
@@ -109,14 +111,15 @@ class Check:
 
 @attrs.frozen
 class Multi:
-    """All or nothing, under one zxid; later ones see what earlier ones did."""
+    """Several operations under one zxid, all or none; later ones see the effects of earlier ones."""
 
     operations: tuple[Create | Delete | SetData | Check, ...]
 
 
 @attrs.frozen
 class CreateSession:
-    """The proposer draws id and password; an id that is taken is refused: NODE_EXISTS. The first generation is 1."""
+    """Create a session, with an id and password drawn by the proposer. A taken id is refused:
+    NODE_EXISTS. The first generation is 1."""
 
     session: int
     password: bytes
@@ -125,8 +128,8 @@ class CreateSession:
 
 @attrs.frozen
 class Attach:
-    """The session goes on at another connection: it gets the next generation. Refused if it is unknown or the password wrong:
-    SESSION_EXPIRED."""
+    """Continue a session at another connection: it gets the next generation. Refused if it is
+    unknown or the password is wrong: SESSION_EXPIRED."""
 
     session: int
     password: bytes
@@ -135,29 +138,30 @@ class Attach:
 
 @attrs.frozen
 class CloseSession:
-    """Ends the session and deletes its ephemerals, under one zxid."""
+    """End the session and delete its ephemerals, under one zxid."""
 
     session: int
 
 
 @attrs.frozen
 class Touch:
-    """For the database itself. A server has heard of these sessions since its last Touch."""
+    """From a server: it has heard of these sessions since its last Touch."""
 
     sessions: tuple[int, ...]
 
 
 @attrs.frozen
 class ExpireSessions:
-    """For the database itself. A server has not seen these sessions touched for as long as their timeouts: pairs of session and the number of
-    touches then. One that was touched in between lives on."""
+    """From a server: it has not seen these sessions touched for their timeouts. Pairs of a session
+    and the number of its touches then. A session that was touched in between lives on."""
 
     sessions: tuple[tuple[int, int], ...]
 
 
 @attrs.frozen
 class Reap:
-    """For the database itself. Delete these containers and TTL nodes, where they still have no children, and their time is still over."""
+    """From a server: delete these containers and TTL nodes, if they still have no children and
+    their time is still over."""
 
     paths: tuple[str, ...]
 
@@ -180,11 +184,12 @@ Operation: TypeAlias = (
 
 @attrs.define
 class Command:
-    """One operation in the log. Not to be changed; a frozen class takes 0.2 us longer, and each replica makes one for each command."""
+    """One operation in the log. Must not be changed. Not frozen: a frozen class takes 0.2 us
+    longer, and each replica makes one for each command."""
 
     operation: Operation
     origin: Origin
     time_ms: int
-    """The proposer's wall clock."""
+    """Wall clock of the proposer, in milliseconds."""
     size: int = attrs.field(default=0, eq=False, repr=False)
-    """Bytes that it takes in the log: what it may cost goes by them."""
+    """Bytes in the log, which bound the command's work."""

@@ -1,4 +1,5 @@
-"""What the operations of one command share while they are carried out: the transaction, who asks, and what has changed. Pure."""
+"""Execution of one command: the state that its operations share, such as the transaction, the
+origin and the changes."""
 
 from __future__ import annotations
 
@@ -32,12 +33,13 @@ from virtuallog_database.tree.records import (
 from virtuallog_database.tree.results import Change, ChangeKind, Error, RefusedError, Rights, StoredAcl
 
 RIGHTS_BYTES_MAX: Final = 1 << 20
-"""Of all ACLs of a command, as they are stored. As much as ZooKeeper's clients can spell out in a request; `auth` is short, and
-what it stands for may be long."""
+"""Most bytes of all ACLs of a command, as they are stored. As much as ZooKeeper's clients can spell
+out in a request; `auth` is short, and its replacement may be long."""
 _BOUNDED: Final = frozenset({
     commands.Create, commands.Delete, commands.SetData, commands.SetAcl, commands.Check, commands.Multi
 })  # fmt: skip
-"""What clients ask for. What ends a session is not refused, however many ephemerals it has: they were paid for when they were created."""
+"""Operations that the bounds apply to: those of clients. Ending a session is never refused, however
+many ephemerals it has: they were paid for when they were created."""
 _BOUNDS_SWITCH: Final = key_of(BOUNDS)
 _READ_ONLY_ACL: Final = (Acl(acl.READ, "world", "anyone"),)
 
@@ -48,7 +50,7 @@ def find_znode(reading: StoreReader, path: str) -> Znode | None:
 
 
 def find_acl(reading: StoreReader, path: str, znode: Znode) -> tuple[Acl, ...]:
-    """The ACL of this znode, wherever it stands."""
+    """ACL of this znode, from its own record or from a separate one."""
     return decode_acl(_acl_record(reading, path)) if isinstance(znode.acl, SeparateRecord) else znode.acl
 
 
@@ -60,7 +62,7 @@ def _acl_record(reading: StoreReader, path: str) -> bytes:
 
 
 def find_data(reading: StoreReader, path: str, znode: Znode) -> bytes | None:
-    """The data of this znode, wherever they stand."""
+    """Data of this znode, from its own record or from a separate one."""
     if not isinstance(znode.data, SeparateRecord):
         return znode.data
     blob = reading.get(keys.data(path))
@@ -75,78 +77,83 @@ def find_session(reading: StoreReader, session: int) -> SessionRecord | None:
 
 
 class QuotaSearch(NamedTuple):
-    """The limited paths that a znode is in, and what it takes to find them."""
+    """The limited paths that a znode is in, and the work to find them."""
 
     found: Sequence[str]
-    """The longest one last."""
+    """Limited paths, the longest one last."""
     looked: Sequence[str]
     """Paths of znodes that were looked at."""
     work: int
-    """See `bounds`."""
+    """Work of the search; see `bounds`."""
 
 
 @attrs.define(eq=False)
 class _Seldom:
-    """What a command has learned that it need not learn again."""
+    """Values that a command has read and need not read again."""
 
     counted: dict[str, tuple[int, int]] = attrs.field(factory=dict)
     """Znodes and bytes of data of a path and below, where this was counted, as of now."""
     apart: dict[str, tuple[Acl, ...]] = attrs.field(factory=dict)
-    """ACLs that stand apart, as far as they were read."""
+    """Separate ACLs that were read and parsed."""
     records: dict[str, bytes] = attrs.field(factory=dict)
-    """The same of those that nobody has had to parse."""
+    """Separate ACLs that were read and not parsed."""
     allowed: dict[tuple[str, int], bool] = attrs.field(factory=dict)
-    """What these say of the origin."""
+    """Results of permission checks for the origin, by ACL and permission."""
     limited: dict[str, QuotaSearch] = attrs.field(factory=dict)
-    """What limits the children of a path, as the store has it."""
+    """Limits for the children of a path, as the store has them."""
     texts: dict[str, tuple[bytes, int]] = attrs.field(factory=dict)
-    """Data of znodes as the store has them, and the work of looking there."""
+    """Data of znodes as in the store, and the work of reading them."""
 
 
 class Execution:
-    """One command on its way. What it does to znodes is kept here, each znode once, until `finish` puts it into the transaction: so a
-    refused one is forgotten as a whole, and a multi decodes and encodes a parent once. `meta` is put by `finish` of `apply.py`.
+    """One command in execution. It keeps its changes of znodes here, each znode once, until
+    `finish` puts them into the transaction. So a refused command is forgotten as a whole, and a
+    multi decodes and encodes a parent once. `meta` is stored by `finish` of `apply.py`.
 
-    A plain class: one is made for each command at each replica, and what few commands need costs the others nothing."""
+    A plain class: one is made for each command at each replica, and what few commands need costs
+    the others nothing.
+    """
 
     recounted: int = 0
-    """Znodes that new quotas have counted, long records several times. Stays if the command is taken back."""
+    """Znodes that new quotas have counted, long records several times. Stays if the command is
+    rolled back."""
     _work: int = 0
-    """See `bounds`."""
+    """Work so far; see `bounds`."""
     _seldom: _Seldom | None = None
-    """What few commands need."""
+    """Values that few commands need. None until one is needed."""
     _rights_bytes: int = 0
-    """Of ACLs that were settled so far."""
+    """Bytes of the ACLs that were settled so far."""
 
     def __init__(self, transaction: StoreTransaction, meta: Meta, command: Command) -> None:
         self.transaction = transaction
         self.meta = meta
-        """The counters. `counters` has those that may be changed."""
+        """Counters of the tree. Change them only through `counters`."""
         self.origin = command.origin
         self.time_ms = command.time_ms
         self.zxid = meta.zxid + 1
         self.changes: list[Change] = []
         self.rights: list[Rights] = []
-        """For each of `changes`."""
+        """ACLs for each of `changes`."""
         self.touched: list[int] = []
         """Sessions that were heard of."""
         self.ended: list[int] = []
         """Sessions that are over."""
         self._command = command
         self._meta = meta
-        """As they were before."""
+        """Counters as they were before."""
         self._znodes: dict[str, Znode | None] = {}
-        """Znodes that were put, and those that were deleted."""
+        """Changed znodes by path; None if deleted."""
         self._indexes: dict[bytes, bytes | None] = {}
-        """The same for what is not a znode."""
+        """Other changed keys; None if deleted."""
 
     # -- looking --------------------------------------------------------------------------------------------------------
 
     def find(self, path: str) -> Znode | None:
-        """The znode as this command has left it. It may be changed, if it is put then.
+        """The znode as this command has left it; None if there is none. It may be changed, if `put`
+        is called then.
 
         Raises:
-            RefusedError: BAD_ARGUMENTS: the command looks at more than it may.
+            RefusedError: BAD_ARGUMENTS: the command exceeds its allowance.
         """
         if path in self._znodes:
             return self._znodes[path]
@@ -172,7 +179,7 @@ class Execution:
         return found
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a znode."""
+        """True if there is such a znode."""
         if path in self._znodes:
             return self._znodes[path] is not None
         blob = self.transaction.get(keys.znode(path))
@@ -180,8 +187,8 @@ class Execution:
         return blob is not None
 
     def limited(self, parent: str) -> QuotaSearch | None:
-        """What was kept of the search for what limits the children of this path, unless the command has changed what it found. Costs the same
-        work as another search."""
+        """Cached search for the limits of this path's children. None if the command has changed
+        what it found. Costs the same work as another search."""
         known = None if self._seldom is None else self._seldom.limited.get(parent)
         if known is None or not self._znodes.keys().isdisjoint(known.looked):
             return None
@@ -189,35 +196,37 @@ class Execution:
         return known
 
     def keep_limited(self, parent: str, limited: QuotaSearch) -> None:
-        """A search that `limited` spares the next operation, if it has met nothing that this command has changed."""
+        """Cache a search for the next operation's `limited`, if it has met nothing that this
+        command has changed."""
         if self._znodes.keys().isdisjoint(limited.looked):
             self._known.limited[parent] = limited
 
     def known_text(self, path: str) -> bytes | None:
-        """What was kept of the data of this znode, unless the command has changed it. Costs the same work as another look."""
+        """Cached data of this znode. None if the command has changed it. Costs the same work as
+        another look."""
         if self._seldom is None or path in self._znodes or (known := self._seldom.texts.get(path)) is None:
             return None
         self.spend(known[1])
         return known[0]
 
     def keep_text(self, path: str, text: bytes, work: int) -> None:
-        """Data that `known_text` spares the next operation, if they are in the store so."""
+        """Cache data for the next operation's `known_text`, if they are in the store like that."""
         if path not in self._znodes:
             self._known.texts[path] = text, work
 
     @property
     def work(self) -> int:
-        """So far: see `bounds`."""
+        """Work so far: see `bounds`."""
         return self._work
 
     def data(self, path: str, znode: Znode) -> bytes | None:
-        """The data of this znode."""
+        """Data of this znode."""
         if isinstance(znode.data, SeparateRecord):
             self.spend(LOOK + len(znode.data))
         return find_data(self.transaction, path, znode)
 
     def acl_of(self, path: str, znode: Znode) -> tuple[Acl, ...]:
-        """The ACL of this znode. One that stands apart is read once in a command."""
+        """ACL of this znode. A separate one is read once in a command."""
         rights = znode.acl
         if not isinstance(rights, SeparateRecord):
             return rights
@@ -228,7 +237,8 @@ class Execution:
         return apart[path]
 
     def stored_acl_of(self, path: str, znode: Znode) -> StoredAcl:
-        """The same for watches, which seldom need to know what a long one says."""
+        """ACL of this znode for watches, perhaps unparsed: they rarely need to know the content of
+        a long one."""
         rights = znode.acl
         if not isinstance(rights, SeparateRecord):
             return rights
@@ -247,7 +257,8 @@ class Execution:
         return self._seldom
 
     def check(self, path: str, znode: Znode, permission: int) -> tuple[Acl, ...]:
-        """The ACL of this znode, once it gives the origin this permission. Raises RefusedError: NO_AUTH."""
+        """ACL of this znode, after checking that it gives the origin this permission. Raises
+        RefusedError: NO_AUTH."""
         if znode.acl is OPEN_ACL:
             return OPEN_ACL
         rights = self.acl_of(path, znode)
@@ -262,7 +273,8 @@ class Execution:
         return rights
 
     def settle(self, asked: tuple[Acl, ...]) -> tuple[Acl, ...]:
-        """An ACL as it is stored. Raises RefusedError: INVALID_ACL, see `acl.settled`, or too many bytes."""
+        """An ACL as it is stored. Raises RefusedError: INVALID_ACL, see `acl.settled`, or too many
+        bytes."""
         rights = acl.settled(asked, self.origin.identities)
         if rights is not OPEN_ACL:
             size = len(encode_acl(rights))
@@ -272,7 +284,8 @@ class Execution:
         return rights
 
     def count(self, path: str, znodes_max: int) -> tuple[int, int]:
-        """Znodes and bytes of data of this path and below. Looks at each of them, once in a command.
+        """Znodes and bytes of data of this path and below. Looks at each of them, once in a
+        command.
 
         Raises:
             RefusedError: BAD_ARGUMENTS: there are more than `znodes_max`.
@@ -299,7 +312,7 @@ class Execution:
         return count, size
 
     def spend(self, work: int) -> None:
-        """Raises RefusedError: BAD_ARGUMENTS: the command has done more than it may."""
+        """Add work. Raises RefusedError: BAD_ARGUMENTS: the command exceeds its allowance."""
         self._work += work
         if self._work <= WORK_FREE or not self.meta.is_bounded or type(self._command.operation) not in _BOUNDED:
             return
@@ -315,7 +328,7 @@ class Execution:
         self._znodes[path] = znode
 
     def remove(self, path: str, znode: Znode) -> None:
-        """Remove a znode that was found, and what of it stands apart."""
+        """Remove a znode that was found, with its separate records."""
         self._znodes[path] = None
         if znode.apart & ACL_APART:
             self._indexes[keys.acl(path)] = None
@@ -323,7 +336,7 @@ class Execution:
             self._indexes[keys.data(path)] = None
 
     def index(self, key: bytes, value: bytes | None) -> None:
-        """Put what is not a znode; None: remove it."""
+        """Put a key that is not a znode's; remove it if None."""
         self._indexes[key] = value
 
     def changed(self, kind: ChangeKind, path: str, rights: StoredAcl, parent_rights: StoredAcl) -> None:
@@ -351,7 +364,7 @@ class Execution:
                     counted[above] = count + znodes, total + size
 
     def finish(self) -> None:
-        """Put all of it into the transaction."""
+        """Put all changes into the transaction."""
         transaction = self.transaction
         if self._indexes:
             transaction.change(self._indexes)
@@ -376,7 +389,7 @@ class Execution:
                 self.transaction.delete(key)
 
     def take_back(self) -> None:
-        """As if nothing had been done but what is in the transaction."""
+        """Roll back to the state of the transaction."""
         if self._znodes or self._indexes:
             self._znodes, self._indexes, self._seldom = {}, {}, None
         self.meta = self._meta
@@ -385,7 +398,8 @@ class Execution:
 
 
 def load_meta(transaction: StoreTransaction) -> Meta:
-    """The counters. The first command of all finds an empty store, and puts the first znodes there."""
+    """Load the counters. The first command of all finds an empty store, and puts the first znodes
+    there."""
     if (known := transaction.record(keys.META)) is not None:
         is_switched = not known.is_bounded and transaction.has_changed(_BOUNDS_SWITCH)
         return _with_switch(transaction, known) if is_switched else known
@@ -405,12 +419,13 @@ def _with_switch(transaction: StoreTransaction, meta: Meta) -> Meta:
 
 
 def store_meta(transaction: StoreTransaction, meta: Meta) -> None:
-    """The next command of the group goes on with it."""
+    """Store the counters as a record, which the next command of the group continues with."""
     transaction.put_record(keys.META, meta)
 
 
 def _founding() -> dict[bytes, bytes]:
-    """A tree in which nothing has happened yet. As in ZooKeeper, creating these counts for nothing."""
+    """Records of a tree without any command. As in ZooKeeper, creating these znodes counts for
+    nothing."""
     everything = (paths.ROOT, *paths.SYSTEM_PATHS)
     records = {keys.META: Meta(znodes=len(everything)).encode()}
     for path in everything:

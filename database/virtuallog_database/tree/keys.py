@@ -1,4 +1,4 @@
-"""Where the tree keeps what, in the local store.                                                                   Pure.
+"""Keys of the tree in the local store.
 
     m                           counters of the whole tree
     n PATH                      a znode
@@ -8,7 +8,8 @@
     r PATH                      it may be reaped: a container, or a znode with a time to live
     s SESSION                   a session
 
-Paths have no zero bytes, and a session is 8 bytes, big-endian. Keys that start with a zero byte are the engines' own.
+Paths have no zero bytes, and a session is 8 bytes, big-endian. Keys that start with a zero byte are
+the engines' own.
 """
 
 from __future__ import annotations
@@ -27,13 +28,15 @@ REAPABLE: Final[Span] = (b"r", b"s")
 SCAN_COUNT: Final = 512
 """Pairs of one scan: a directory of a million children is read in pieces."""
 ZNODES_COUNT: Final = 64
-"""The same for znodes: the former version put up to 1 MiB into a record."""
+"""Znodes of one scan, fewer: the former version put up to 1 MiB into a record."""
 
 _SESSION: Final = struct.Struct(">q")
 
 
 def znode(path: str) -> bytes:
-    return b"n" + path.encode("utf-8", "surrogatepass")  # as `encoded`: this is called several times for each command
+    return b"n" + path.encode(
+        "utf-8", "surrogatepass"
+    )  # inlined `encoded`: this is called several times for each command
 
 
 def acl(path: str) -> bytes:
@@ -45,7 +48,7 @@ def data(path: str) -> bytes:
 
 
 def znodes_below(path: str) -> Span:
-    """All that are further down."""
+    """Span of all descendants."""
     prefix = b"n" + encoded(path if path == "/" else path + "/")
     return prefix + (b"\0" if path == "/" else b""), prefix[:-1] + b"0"
 
@@ -77,13 +80,14 @@ def session(session: int) -> bytes:
 
 
 def session_of(key: bytes) -> int:
-    """The session of which this is a key, or of whose ephemeral."""
+    """Session in this key, which is that of a session or of an ephemeral."""
     found: int = _SESSION.unpack_from(key, 1)[0]
     return found
 
 
 def encoded(path: str) -> bytes:
-    """As bytes. Whoever looks for a path with half a surrogate pair in it finds nothing: no such path can be created."""
+    """A path as bytes. A path with half a surrogate pair finds nothing: no such path can be
+    created."""
     return path.encode("utf-8", "surrogatepass")
 
 
@@ -92,7 +96,7 @@ def decoded(path: bytes) -> str:
 
 
 def scan_all(reading: StoreReader, span: Span, count: int = SCAN_COUNT) -> Iterator[tuple[bytes, bytes]]:
-    """Every pair, in pieces of so many. Nobody writes in between."""
+    """Every pair, in pieces of `count`. The store must not be written in between."""
     start, stop = span
     while pairs := reading.scan((start, stop), count):
         yield from pairs

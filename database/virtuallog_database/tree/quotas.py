@@ -1,17 +1,20 @@
-"""Quotas: how many znodes and bytes a part of the tree may have, kept as clients of ZooKeeper 3.8 keep them.        Pure.
+"""Quotas: limits on the znodes and bytes of a subtree, stored as clients of ZooKeeper 3.8 store
+them.
 
-Whoever wants to limit PATH creates /zookeeper/quota/PATH/zookeeper_limits and then zookeeper_stats beside it; the tree keeps the
-second one up to date: znodes and bytes of data of PATH and below. A znode counts for the longest limited path that it is in, and
-for that alone. Hard limits are refused (QUOTA_EXCEEDED); soft ones are for people to look at, and compared by nobody.
+To limit PATH, a client creates /zookeeper/quota/PATH/zookeeper_limits and then zookeeper_stats
+beside it. The tree maintains the latter: znodes and bytes of data of PATH and below. A znode counts
+for the longest limited path that it is in, and for that alone. Hard limits are enforced
+(QUOTA_EXCEEDED). Soft ones are for operators to look at, and never enforced.
 
 Texts are ZooKeeper's: `count=5,bytes=-1=;byteHardLimit=-1;countHardLimit=7`, -1 for none.
 
-Bounds (`bounds.py`): a text has these four names and `TEXT_BYTES_MAX` bytes, or is refused when it is written; longer ones of the former version are
-shortened by the first write that looks at them. A new quota counts at most `RECOUNT_MAX` znodes, one in a command, and all together as many as a
-twentieth of a processor can: BAD_ARGUMENTS otherwise.
+Bounds (`bounds.py`): a text has these four names and at most `TEXT_BYTES_MAX` bytes, or is refused
+when it is written. Longer ones of the former version are shortened by the first write that looks at
+them. A new quota counts at most `RECOUNT_MAX` znodes, one quota in a command, and all together as
+many as a twentieth of a processor can: BAD_ARGUMENTS otherwise.
 
-Departure: ZooKeeper refuses only with `zookeeper.enforceQuota=true`, a property of each server. Here all must agree, and who sets
-a hard limit means it.
+Departure: ZooKeeper refuses only with `zookeeper.enforceQuota=true`, a property of each server.
+Here all replicas must agree, and a hard limit is meant to be enforced.
 """
 
 from __future__ import annotations
@@ -30,11 +33,12 @@ from virtuallog_database.tree.results import Error, RefusedError
 LIMITS: Final = "zookeeper_limits"
 STATS: Final = "zookeeper_stats"
 DEPTH_MAX: Final = 64
-"""Names below /zookeeper/quota in a path there. Each write looks at as many znodes, at most, to see what limits it."""
+"""Most names below /zookeeper/quota in a path there. Each write looks at no more znodes to find its
+limits."""
 TEXT_BYTES_MAX: Final = 200
-"""Of a text of limits or statistics. The four numbers take 126 at most."""
+"""Longest text of limits or statistics. The four numbers take 126 at most."""
 _FORMER_BYTES: Final = 4096
-"""What is read of a longer one of the former version."""
+"""Bytes that are read of a longer text of the former version."""
 _BELOW_QUOTA: Final = paths.QUOTA + "/"
 _NAME: Final = re.compile("[^/]+")
 _PAIR: Final = re.compile(b"([A-Za-z]+)=(-?[0-9]{1,19})=*")
@@ -46,13 +50,14 @@ _HEAD: Final = re.compile(b"count=(-?[0-9]{1,19}),bytes=(-?[0-9]{1,19})(?=$|=;)"
 
 
 def is_text(data: bytes | None) -> bool:
-    """Whether this has the known names only, each with a number, and is short."""
+    """True if the text has the known names only, each with a number, and is short."""
     return not data or (len(data) <= TEXT_BYTES_MAX and _TEXT.fullmatch(data) is not None)
 
 
 def check(execution: Execution, path: str, data: bytes | None, growth: int, znodes: int) -> None:
-    """Raises RefusedError: QUOTA_EXCEEDED, if this much more would be too much; BAD_ARGUMENTS, if the tree of quotas would be too
-    deep, or `data` are to be a text of limits or statistics and are none (from the switch on)."""
+    """Check a write against the quotas. Raises RefusedError: QUOTA_EXCEEDED, if this growth is too
+    much; BAD_ARGUMENTS, if the tree of quotas would be too deep, or if the data of limits or
+    statistics are malformed (from the switch on)."""
     if path.startswith(_BELOW_QUOTA):
         is_to_be_text = execution.meta.is_bounded and paths.name_of(path) in {LIMITS, STATS}
         if (is_to_be_text and not is_text(data)) or path.count("/", len(paths.QUOTA)) > DEPTH_MAX:
@@ -67,13 +72,13 @@ def check(execution: Execution, path: str, data: bytes | None, growth: int, znod
 
 
 def created(execution: Execution, path: str, znode: Znode) -> None:
-    """A znode was created: it is counted, or it is one that begins to count others."""
+    """Count a new znode, or start the count if it makes its path limited."""
     if path.startswith(_BELOW_QUOTA):
         if paths.name_of(path) == LIMITS:
             execution.counters().limits += 1
         elif paths.name_of(path) == STATS:
             limited = _of_quota_path(path)
-            if limited != paths.ROOT:  # which is not limited, so nothing would be kept
+            if limited != paths.ROOT:  # the root is not limited, so there are no statistics
                 _count_anew(execution, limited)
     changed(execution, path, len(znode.data or b""), 1)
 
@@ -85,7 +90,7 @@ def deleted(execution: Execution, path: str, znode: Znode) -> None:
 
 
 def changed(execution: Execution, path: str, growth: int, znodes: int) -> None:
-    """Keep the statistics of the limited path that this one is in."""
+    """Update the statistics of the limited path that this one is in."""
     meta = execution.meta
     if not meta.limits or (limited := _limited(execution, path, shorten=meta.is_bounded)) is None:
         return
@@ -94,18 +99,19 @@ def changed(execution: Execution, path: str, growth: int, znodes: int) -> None:
 
 
 def parse(data: bytes | None) -> dict[str, int]:
-    """The pairs of a text; what makes no sense is left out. Read as bytes: what else is a digit goes by the version of Python."""
+    """Pairs of a text; malformed ones are skipped. Parsed as bytes: the digits of Unicode depend on
+    the version of Python."""
     pairs = map(_PAIR.fullmatch, re.split(b"[,;]", data or b""))
     return {pair[1].decode(): int(pair[2]) for pair in pairs if pair is not None}
 
 
 @attrs.frozen
 class _Rest:
-    """What is behind count and bytes in a text."""
+    """The part of a text behind count and bytes."""
 
     pairs: Mapping[str, int]
     tail: bytes
-    """As it is rendered."""
+    """The rendered part."""
 
     @classmethod
     def of(cls, text: bytes) -> _Rest:
@@ -116,8 +122,8 @@ class _Rest:
 
 
 _rests: Final[dict[bytes, _Rest]] = {}
-"""The last few. A write changes count and bytes only: the rest, which may be 1 MiB in a text of the former version, is parsed and rendered
-once."""
+"""Cache of the last few. A write changes count and bytes only. The rest, which may be 1 MiB in a
+text of the former version, is parsed and rendered once."""
 _RESTS_MAX: Final = 4
 
 
@@ -140,12 +146,12 @@ class Text:
 
     @property
     def others(self) -> Mapping[str, int]:
-        """What it says besides count and bytes."""
+        """Its values besides count and bytes."""
         return self.rest.pairs
 
     @classmethod
     def read(cls, data: bytes | None) -> Text:
-        """The same as `parse`, without looking twice at what is behind count and bytes."""
+        """As `parse`, with a cache for the part behind count and bytes."""
         text = data or b""
         head = _HEAD.match(text)
         if head is not None:
@@ -156,14 +162,16 @@ class Text:
         return cls(rest.pairs.get("count", -1), rest.pairs.get("bytes", -1), rest)
 
     def render(self) -> bytes:
-        """The other way round. Count and bytes come first, for clients that know no others."""
+        """Render the text. Count and bytes come first, for clients that know no others."""
         return b"count=%d,bytes=%d" % (self.count, self.size) + self.rest.tail
 
 
 def _limited(execution: Execution, path: str, *, shorten: bool = False) -> str | None:
-    """The longest path that has limits, and that this one is, or is below of. Never the root: ZooKeeper limits all or a part.
+    """The longest limited path that contains this one. None if there is none. Never the root:
+    ZooKeeper limits all or a part.
 
-    Looked for from the top, as that ends where nobody has set a quota: however long a path is, its write costs no more for it.
+    The search starts at the top, as it ends where no quota is set: so a write to a long path costs
+    no more.
     """
     parent = paths.parent_of(path)
     known = execution.limited(parent)
@@ -212,7 +220,7 @@ def _read(execution: Execution, limited: str, name: str) -> Text:
 
 
 def _look(execution: Execution, path: str) -> tuple[Znode | None, bytes]:
-    """A znode and its text, if it is short. That is kept for the next operation of the command."""
+    """A znode and its text, if that is short. Cached for the next operation of the command."""
     work, znode = execution.work, execution.find(path)
     data = b"" if znode is None else znode.data or b""
     if isinstance(data, SeparateRecord):
@@ -223,7 +231,7 @@ def _look(execution: Execution, path: str) -> tuple[Znode | None, bytes]:
 
 
 def _known(text: bytes) -> bytes:
-    """What counts of a longer text of the former version."""
+    """The part of a former version's longer text that counts."""
     if len(text) > _FORMER_BYTES:
         text = text[:_FORMER_BYTES].rpartition(b";")[0]
     pairs = parse(text)
@@ -231,7 +239,8 @@ def _known(text: bytes) -> bytes:
 
 
 def _shorten(execution: Execution, limited: str) -> None:
-    """Leave of limits of the former version what counts, so that they cost no other write their length."""
+    """Shorten limits of the former version to what counts, so that their length costs no other
+    write."""
     path = f"{paths.QUOTA}{limited}/{LIMITS}"
     if execution.known_text(path) is not None:
         return
@@ -241,7 +250,8 @@ def _shorten(execution: Execution, limited: str) -> None:
 
 
 def _write(execution: Execution, limited: str, stats: Text) -> None:
-    """Without a new version, and without a watch, as ZooKeeper does; if somebody has deleted it, there is nothing to keep."""
+    """Write statistics without a new version and without a watch, as in ZooKeeper. If the znode was
+    deleted, nothing is written."""
     path = f"{paths.QUOTA}{limited}/{STATS}"
     znode = execution.find(path)
     if znode is not None:

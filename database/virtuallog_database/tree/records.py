@@ -1,24 +1,27 @@
-"""What stands in the local store under the keys of `virtuallog_database.tree.keys`.                                             Pure.
+"""Records in the local store under the keys of `virtuallog_database.tree.keys`.
 
-Durable format, version 1, little-endian; each record starts with its version. Equal states are equal bytes on all replicas: state
-checksums and snapshots rely on it.
+Durable format, version 1, little-endian; each record starts with its version. Equal states are
+equal bytes on all replicas: state checksums and snapshots rely on it.
 
     counters    version u8 | zxid i64 | znodes, ephemerals, sessions, limits of quotas: u32 each | bytes of data u64
                 version 2: | until when counts of quotas are paid, ms: i64
     znode       version u8 | kind u8 | has data u8 | czxid, mzxid, pzxid, ctime, mtime: i64 each | version, aversion: i32
-                | children ever created, children: u32 | owner i64 | bytes of the ACL u32 | ACL | data
+                | children ever created, children: u32 | owner i64 | bytes of the ACL u32 | ACL |
+                data
                 version 2: ... bytes of the ACL u32 | bytes of data u32 | ACL | data
     data        data of a znode    ACL      ACL of a znode
     session     version u8 | generation u32 | timeout in ms u32 | touches u64 | password
 
-Version 2 of the counters stands behind the switch `bounds` (`bounds.py`), and nowhere before it. From then on an ACL or data of more than `APART_BYTES` stands in a
-record of its own, and the znode's has version 2 and only says how long it is: so who creates a child writes its
-parent's record, and not its parent's data. Others have version 1 as before. Records of the former version are read, and put anew when
-they are written.
+Version 2 of the counters comes with the switch `bounds` (`bounds.py`), and never before it. From
+then on an ACL or data of more than `APART_BYTES` has a separate record. The znode's record has
+version 2 then, and only their lengths. So creating a child writes its parent's record, and not its
+parent's data. Other znodes have version 1 as before. Records of the former version are read, and
+converted when they are written.
 
-The ACL of a znode that is open to everybody is left out. `owner` is a session, or a time to live in milliseconds. A record is decoded
-whenever it is looked at: that costs less than to keep decoded ones right through commit and rollback. But for counters and sessions,
-which each command of a group looks at and writes again: see `Transaction.put_record`.
+The ACL of an open znode is left out. `owner` is a session, or a time to live in milliseconds. A
+record is decoded at each look: that costs less than keeping decoded ones right through commit and
+rollback. Exceptions are counters and sessions, which each command of a group reads and writes: see
+`StoreTransaction.put_record`.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ from virtuallog_database.tree.commands import OPEN_ACL, Acl
 from virtuallog_database.tree.results import Stat
 
 APART_BYTES: Final = 1024
-"""A longer ACL, or longer data, stands apart."""
+"""Bytes above which an ACL, or data, has a separate record."""
 ACL_APART: Final = 1
 DATA_APART: Final = 2
 _VERSION: Final = 1
@@ -49,7 +52,7 @@ _SESSION: Final = struct.Struct("<BIIQ")
 
 
 class ZnodeKind(enum.IntEnum):
-    """Of a znode; numbers of ZooKeeper's flags."""
+    """Kinds of a znode; numbers of ZooKeeper's flags."""
 
     PERSISTENT = 0
     EPHEMERAL = 1
@@ -62,18 +65,18 @@ class Meta:
     """Counters of the whole tree."""
 
     zxid: int = 0
-    """Of the last command."""
+    """Zxid of the last command."""
     znodes: int = 0
     ephemerals: int = 0
     sessions: int = 0
     limits: int = 0
-    """Znodes that limit a part of the tree: without any, nobody looks for them."""
+    """Number of znodes that limit a part of the tree; if 0, limits are not searched."""
     data_bytes: int = 0
-    """Of all znodes."""
+    """Bytes of data of all znodes."""
     recounted_ms: int = 0
-    """Until when the counts of new quotas are paid, see `bounds.may_recount`."""
+    """Time until which the counts of new quotas are paid, see `bounds.may_recount`."""
     is_bounded: bool = False
-    """Whether commands are bounded from here on, and records may stand apart."""
+    """True if commands are bounded from here on, and records may be separate."""
 
     def copy(self) -> Meta:
         return Meta(
@@ -100,7 +103,7 @@ class Meta:
 
 @attrs.frozen
 class SeparateRecord:
-    """Stands for data, or for an ACL, that is in a record of its own."""
+    """Placeholder for data, or for an ACL, in a separate record."""
 
     size: int
 
@@ -121,19 +124,20 @@ class Znode:
     version: int = 0
     aversion: int = 0
     created: int = 0
-    """Children, ever: the next one that is sequential gets this number."""
+    """Children ever created: the number of the next sequential child."""
     children: int = 0
     owner: int = 0
-    """Of an ephemeral: its session. Of a TTL znode: its time to live, in milliseconds."""
+    """Session of an ephemeral; time to live of a TTL znode, in milliseconds."""
     acl: tuple[Acl, ...] | SeparateRecord = OPEN_ACL
     data: bytes | SeparateRecord | None = b""
     apart: int = 0
-    """`ACL_APART`, `DATA_APART`: the store has a record of its ACL, of its data, before this one is put."""
+    """Flags `ACL_APART` and `DATA_APART`: the store has a separate record of its ACL or its data,
+    before this znode is put."""
     key: bytes = attrs.field(default=b"", eq=False, repr=False)
-    """Under which it is put, once that is known: most znodes that are found are put again."""
+    """Key of the record, once known: most znodes that are found are put again."""
 
     def encode(self) -> bytes:
-        """One record, of version 1. Nothing of it may stand apart."""
+        """Encode as one record, of version 1. Nothing of it may be separate."""
         acl = b"" if self.acl is OPEN_ACL else encode_acl(self.acl)  # type: ignore[arg-type]  # not apart
         data = self.data
         head = _ZNODE.pack(
@@ -143,7 +147,8 @@ class Znode:
         return head + acl + data if data else head + acl  # type: ignore[operator]  # not apart
 
     def encode_apart(self) -> tuple[bytes, bytes | SeparateRecord | None, bytes | SeparateRecord | None]:
-        """The record of the znode; that of its ACL and that of its data. None: there is to be none; `SeparateRecord`: it stays as it is."""
+        """Records of the znode, its ACL and its data. None if there shall be no separate record;
+        `SeparateRecord` if the present one stays."""
         acl = (
             self.acl if isinstance(self.acl, SeparateRecord) else b"" if self.acl is OPEN_ACL else encode_acl(self.acl)
         )
@@ -161,10 +166,10 @@ class Znode:
         return b"".join(parts), acl_apart, data_apart
 
     def stat(self) -> Stat:
-        """As clients see it: what belongs to containers and TTL znodes is not shown (ZooKeeper 3.8)."""
+        """Stat for clients: what belongs to containers and TTL znodes is not shown (ZooKeeper 3.8)."""
         return Stat(
             self.czxid, self.mzxid, self.ctime, self.mtime, self.version,
-            (2 * self.created - self.children + 0x8000_0000 & 0xFFFF_FFFF) - 0x8000_0000, self.aversion,  # as `signed`
+            (2 * self.created - self.children + 0x8000_0000 & 0xFFFF_FFFF) - 0x8000_0000, self.aversion,  # inlined `signed`
             self.owner if self.kind == 1 else 0, len(self.data or b""), self.children, self.pzxid,
         )  # fmt: skip
 
@@ -174,14 +179,15 @@ class SessionRecord:
     """One session."""
 
     generation: int
-    """How often it has been attached."""
+    """Number of attachments so far."""
     timeout_ms: int
     touches: int
-    """How often it has been heard of: whoever wants to expire it says how many he knows of."""
+    """Number of touches so far: a command to expire the session names the number it is based on."""
     password: bytes
 
     def has_password(self, password: bytes) -> bool:
-        """Whether this is its password, which never changes. Takes the same time for every wrong one."""
+        """True if this is its password, which never changes. Takes the same time for every wrong
+        one."""
         return hmac.compare_digest(self.password, password)
 
     def encode(self) -> bytes:
@@ -189,7 +195,7 @@ class SessionRecord:
 
 
 def signed(number: int) -> int:
-    """Wrapped into 32 bits, as ZooKeeper's versions are."""
+    """Wrap a number into 32 bits, as ZooKeeper's versions are."""
     return (number + 0x8000_0000 & 0xFFFF_FFFF) - 0x8000_0000
 
 
@@ -207,7 +213,7 @@ def decode_meta(blob: bytes) -> Meta:
 
 
 def decode_znode(blob: bytes) -> Znode:
-    """What stands apart is not read."""
+    """Decode a record; separate records are not read."""
     try:
         (version, kind, has_data, czxid, mzxid, pzxid, ctime, mtime, data_version, aversion, created, children, owner,
          acl_bytes) = _ZNODE.unpack_from(blob)  # fmt: skip
@@ -247,7 +253,7 @@ def _decode_apart(blob: bytes, version: int) -> Znode:
 
 
 def data_bytes_of(blob: bytes) -> int:
-    """Bytes of the data of the znode in this record."""
+    """Bytes of data of the znode in this record."""
     if blob[:1] == b"\2":
         found: int = _DATA_BYTES.unpack_from(blob, _ZNODE.size)[0]
         return found

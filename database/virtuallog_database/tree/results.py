@@ -1,4 +1,4 @@
-"""What the tree answers: stats, errors, results, and the changes that watches fire on.                           Pure.
+"""Results of the tree: stats, errors, and the changes that watches fire on.
 
 Numbers are ZooKeeper's own, so that its wire protocol needs no table.
 """
@@ -15,7 +15,8 @@ from virtuallog_database.tree.commands import Acl
 
 
 class Error(enum.IntEnum):
-    """Why a command was refused. A refusal is a result like any other: it has a zxid, and all replicas agree on it."""
+    """Reason of a refusal. A refusal is a result like any other: it has a zxid, and all replicas
+    agree on it."""
 
     OK = 0
     RUNTIME_INCONSISTENCY = -2
@@ -40,9 +41,10 @@ class Error(enum.IntEnum):
 
 
 class Stat(NamedTuple):
-    """About a znode, as clients see it. Times in milliseconds since the epoch.
+    """Stat of a znode for clients. Times in milliseconds since the epoch.
 
-    A tuple, in the order in which ZooKeeper's protocol has these fields: one call packs it, and most commands make one.
+    A tuple, in the order in which ZooKeeper's protocol has these fields: one call packs it, and
+    most commands make one.
     """
 
     czxid: int
@@ -68,38 +70,39 @@ class ChangeKind(enum.IntEnum):
 
 
 Change: TypeAlias = tuple[ChangeKind, str]
-"""What happened to the znode of this path. That the children of its parent changed with it is not said again."""
+"""Change of the znode at a path. It implies the change of its parent's children."""
 
 
 StoredAcl: TypeAlias = tuple[Acl, ...] | bytes
-"""An ACL, or its record: only who watches what a removal concerns needs to know what a long one says."""
+"""An ACL, or its unparsed record: only a watch on a removed znode needs the content of a long one."""
 Rights: TypeAlias = tuple[StoredAcl, StoredAcl]
-"""The ACL of the znode that a change is about, the removed one for a deletion, and that of its parent: at that change, since a later
-command of the same transaction may have changed them."""
+"""ACLs of a changed znode (the removed one for a deletion) and of its parent, as of that change: a
+later command of the same transaction may have changed them."""
 
 
 class Result(NamedTuple):
-    """What became of one command. A tuple, as one is made for each command at each replica: a frozen class takes 0.3 us longer."""
+    """Result of one command. A tuple, as one is made for each command at each replica: a frozen
+    class takes 0.3 us longer."""
 
     zxid: int
     error: Error
     value: Any = None
-    """create: `Created`; set_data, set_acl: `Stat`; multi: a tuple of `Result`, one for each operation, with its own error;
-    create_session, attach: `Attached`; else None."""
+    """create: `Created`; set_data, set_acl: `Stat`; multi: a tuple of `Result`, one for each
+    operation, with its own error; create_session, attach: `Attached`; else None."""
     changes: tuple[Change, ...] = ()
-    """In the order in which they happened; watches fire on them."""
+    """Changes in the order in which they happened; watches fire on them."""
     touched: tuple[int, ...] = ()
-    """Sessions that were heard of with it."""
+    """Sessions that the command touched."""
     ended: tuple[int, ...] = ()
-    """Sessions that are over with it."""
+    """Sessions that the command ended."""
     rights: tuple[Rights, ...] = ()
-    """For each of `changes`."""
+    """ACLs for each of `changes`."""
 
 
 @attrs.frozen
 class Created:
     path: str
-    """With the sequence number, if it has one."""
+    """Path of the created znode, with its sequence number if it has one."""
     stat: Stat
 
 
@@ -109,12 +112,12 @@ class Attached:
 
     session: int
     generation: int
-    """For the `Origin` of its commands."""
+    """Generation for the `Origin` of its commands."""
     timeout_ms: int
 
 
 class RefusedError(VirtualLogError):
-    """A read of the tree that is answered with an error."""
+    """A refused read or operation; `error` is the reason."""
 
     def __init__(self, error: Error) -> None:
         super().__init__(error.name)

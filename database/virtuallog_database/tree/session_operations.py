@@ -1,8 +1,9 @@
-"""Sessions through the log: they begin, go on elsewhere, are heard of, and end.                                     Pure.
+"""Operations on sessions: they begin, move, are touched, and end through the log.
 
-A session is a record that all replicas have. What one server cannot decide by itself, that a client is gone, is decided like this:
-whoever has not seen a session touched for its timeout says how many touches he knows of, and it ends only if there has been no other
-at that place in the log. So a server that was away for a while, or is behind, cannot end a session that is alive.
+A session is a record that all replicas have. One server cannot decide by itself that a client is
+gone. A replica that has not seen a session touched for its timeout proposes to expire it, and names
+the number of touches it knows. The session ends only if there has been no other touch at that place
+in the log. So a server that was away for a while, or is behind, cannot end a live session.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from virtuallog_database.tree.znode_operations import remove
 
 
 def touch_origin(execution: Execution) -> None:
-    """Every command of a session says that its client lives.
+    """Touch the session of a command: every command says that its client lives.
 
     Raises:
         RefusedError: SESSION_EXPIRED: it is over. SESSION_MOVED: it goes on at another connection.
@@ -43,7 +44,7 @@ def create(execution: Execution, operation: CreateSession) -> Attached:
 def attach(execution: Execution, operation: Attach) -> Attached:
     session = _session(execution, operation.session)
     if not session.has_password(operation.password):
-        raise RefusedError(Error.SESSION_EXPIRED)  # as ZooKeeper: it does not say which of the two was wrong
+        raise RefusedError(Error.SESSION_EXPIRED)  # as in ZooKeeper: the answer does not say which of the two was wrong
     session.generation += 1
     session.timeout_ms = operation.timeout_ms
     return _attached(execution, operation.session, session)
@@ -60,7 +61,7 @@ def close(execution: Execution, operation: CloseSession) -> None:
 
 
 def touch(execution: Execution, operation: Touch) -> None:
-    """Those that are over meanwhile are passed by."""
+    """Touch sessions; those that have ended meanwhile are skipped."""
     for id_ in operation.sessions:
         session = find_session(execution.transaction, id_)
         if session is not None:
@@ -75,7 +76,8 @@ def expire(execution: Execution, operation: ExpireSessions) -> None:
 
 
 def reap(execution: Execution, operation: Reap) -> None:
-    """Containers and TTL znodes whose time is over, by the clock of whoever proposes it, as in ZooKeeper by the leader's."""
+    """Delete containers and TTL znodes whose time is over, by the clock of the proposer, as in
+    ZooKeeper by the leader's."""
     for path in operation.paths:
         znode = execution.find(path)
         if znode is not None and is_reapable(znode, execution.time_ms):
@@ -83,7 +85,8 @@ def reap(execution: Execution, operation: Reap) -> None:
 
 
 def is_reapable(znode: Znode, now_ms: int) -> bool:
-    """Nobody needs it any more. A container that never had a child may still be waiting for its first."""
+    """True if the znode may be reaped. A container that never had a child may still be waiting for
+    its first."""
     if znode.children:
         return False
     if znode.kind == ZnodeKind.CONTAINER:
@@ -105,7 +108,7 @@ def _touch(execution: Execution, id_: int, session: SessionRecord) -> None:
 
 
 def _end(execution: Execution, id_: int) -> None:
-    """With its ephemerals, in one step. They have no children."""
+    """End a session with its ephemerals, in one step. They have no children."""
     owned = [keys.decoded(key[9:]) for key, _ in keys.scan_all(execution.transaction, keys.ephemerals(id_))]
     for path in owned:
         remove(execution, path, execution.znode(path))

@@ -1,7 +1,8 @@
-"""Reading the tree: the applied state of one replica.
+"""Reads of the tree: the applied state of one replica.
 
-Every method answers at once, from the local store; it sees all that this replica has applied, and nothing else, so it may be
-older than what others have been told (docs/promises.md). `identities` are those of whoever reads: rights are checked here.
+Every method answers at once, from the local store. It sees everything that this replica has applied
+and nothing else, so the result may be older than what other clients have seen (docs/promises.md).
+`identities` are the reader's: rights are checked here.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ Identities: TypeAlias = tuple[Identity, ...]
 _CHILD_LOOK: Final = 256
 """Work of a read for each name of a child, in bytes: 1.5 us, as for 200 bytes of records."""
 _SCAN_CHILDREN: Final = 4
-"""Names that a scan costs besides."""
+"""Fixed cost of a scan, in names of children."""
 
 
 class _Founding:
-    """The tree before the first command: nothing of it is in the store yet."""
+    """Stand-in for the store before the first command: nothing of the tree is stored yet."""
 
     def get(self, key: bytes) -> bytes | None:
         return FOUNDING.get(key)
@@ -49,28 +50,30 @@ class _Founding:
 
 @attrs.define(eq=False)
 class Tree:
-    """Raises RefusedError with what ZooKeeper would answer, from every method but those that say otherwise."""
+    """Reads of the tree. Methods raise RefusedError with ZooKeeper's error, unless they say
+    otherwise."""
 
     _store: StoreReader
     last_zxid: int = attrs.field(init=False)
-    """Of the last command that was applied. As of the last `applied`."""
+    """Zxid of the last command, as of the last call of `applied`."""
     looked: int = attrs.field(default=0, init=False)
-    """Work of the reads so far, in bytes (`bounds`): of records that were looked at, 64 for each look, and 256 for each child."""
+    """Work of the reads so far, in bytes (`bounds`): records that were looked at, 64 for each look,
+    and 256 for each child."""
     looked_at_acls: int = attrs.field(default=0, init=False)
-    """The part of it that long ACLs have taken."""
+    """Share of the work that long ACLs have taken."""
     _reading: StoreReader = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.load()
 
     def load(self) -> None:
-        """Look at the store anew, after somebody has put another state there."""
+        """Read the store anew, after its state was replaced."""
         is_founded = self._store.get(keys.META) is not None
         self._reading = self._store if is_founded else _Founding()
         self.last_zxid = self.meta.zxid
 
     def applied(self, zxid: int) -> None:
-        """A command is in the store."""
+        """Note that a command is in the store."""
         self._reading = self._store
         self.last_zxid = zxid
 
@@ -90,7 +93,7 @@ class Tree:
         return data, znode.stat()
 
     def exists(self, path: str) -> Stat:
-        """Needs no right, as in ZooKeeper 3.8."""
+        """Stat of a znode. Needs no right, as in ZooKeeper 3.8."""
         return self._znode(path).stat()
 
     def look(self, path: str) -> tuple[Stat, tuple[Acl, ...]]:
@@ -99,7 +102,7 @@ class Tree:
         return znode.stat(), self._acl(path, znode)
 
     def get_children(self, path: str, identities: Identities) -> tuple[list[str], Stat]:
-        """Names, sorted."""
+        """Names of the children, sorted."""
         stat = self._readable(path, identities).stat()
         if not stat.children:
             return [], stat
@@ -108,7 +111,7 @@ class Tree:
         return [keys.decoded(key[start:]) for key, _ in keys.scan_all(self._reading, keys.children(path))], stat
 
     def get_acl(self, path: str, identities: Identities) -> tuple[tuple[Acl, ...], Stat]:
-        """Hashes of passwords are hidden from those who may not change them."""
+        """ACL of a znode. Hashes of passwords are hidden from clients that may not change them."""
         znode = self._znode(path)
         rights = self._acl(path, znode)
         acl.check(rights, READ | ADMIN, identities)
@@ -116,38 +119,40 @@ class Tree:
         return rights if is_shown else acl.masked(rights), znode.stat()
 
     def get_ephemerals(self, session: int, prefix: str) -> list[str]:
-        """Paths that start with `prefix`, sorted. Refuses nobody."""
+        """Paths of the session's ephemerals that start with `prefix`, sorted. Refuses no caller."""
         owned = (keys.decoded(key[9:]) for key, _ in keys.scan_all(self._reading, keys.ephemerals(session)))
         return [path for path in owned if path.startswith(prefix)]
 
     def count_descendants(self, path: str, identities: Identities) -> int:
-        """All that is below, however far. Looks at each of them: the whole tree is counted already."""
+        """Number of descendants. Looks at each of them, except for the root: the whole tree is
+        counted already."""
         self._readable(path, identities)
         if path == paths.ROOT:
             return self.meta.znodes - 1
         return sum(1 for _ in keys.scan_all(self._reading, keys.znodes_below(path), keys.ZNODES_COUNT))
 
     def session(self, session: int) -> SessionRecord | None:
-        """As its record has it; None: there is none, any more or yet. Refuses nobody."""
+        """Record of a session. None if there is none, any more or yet. Refuses no caller."""
         return find_session(self._reading, session)
 
     def sessions(self) -> dict[int, SessionRecord]:
-        """All of them, in order of their numbers."""
+        """All sessions, in order of their numbers."""
         return {keys.session_of(key): decode_session(blob) for key, blob in keys.scan_all(self._reading, keys.SESSIONS)}
 
     def some_sessions(self, count: int) -> dict[int, SessionRecord]:
-        """So many of them at most, in order of their numbers."""
+        """The first `count` sessions, in order of their numbers."""
         return {keys.session_of(key): decode_session(blob) for key, blob in self._reading.scan(keys.SESSIONS, count)}
 
     def some_ephemerals(self, count: int) -> dict[int, list[str]]:
-        """Paths by session, so many in all at most, in order of the numbers of sessions. Refuses nobody."""
+        """Ephemerals by session: at most `count` paths in all, in order of the numbers of sessions.
+        Refuses no caller."""
         found: dict[int, list[str]] = {}
         for key, _ in self._reading.scan(keys.EPHEMERALS, count):
             found.setdefault(keys.session_of(key), []).append(keys.decoded(key[9:]))
         return found
 
     def reapable(self, after: str, count: int) -> list[tuple[str, Znode]]:
-        """Containers and TTL znodes: the next `count` behind this path, in order of their paths."""
+        """The next `count` containers and TTL znodes behind this path, in order of their paths."""
         start, stop = keys.REAPABLE
         pairs = self._reading.scan((max(start, keys.reapable(after) + b"\0"), stop), count)
         return [(path, self._znode(path)) for path in (keys.decoded(key[1:]) for key, _ in pairs)]

@@ -1,15 +1,18 @@
-"""Watches: who wants to be told when a znode changes. Soft state of one replica.                                   Pure.
+"""Watches: notify a watcher when a znode changes. Soft state of one replica.
 
-As in ZooKeeper 3.8 there are two tables. *data* is for the znode itself (set by reads of its data and by `exists`, also while
-there is none), *child* for the names of its children. A watch that was added with a mode stands in both. A standard watch fires
-once. A later watch by the same watcher on the same path and table takes the place of the earlier one.
+As in ZooKeeper 3.8 there are two tables. *data* is for the znode itself (set by reads of its data
+and by `exists`, also for a missing znode), *child* for the names of its children. A watch that was
+added with a mode stands in both. A standard watch fires once. A later watch by the same watcher on
+the same path and table replaces the earlier one.
 
-A watcher is told only of what it may read when the change happens: of a change of a znode if the ACL of that znode gives it READ, of a
-removed one that which it had, and of a change of children if that of the parent does (CVE-2024-23944; as ZooKeeper from 3.8.4 and
-3.9.2 on). A standard watch is used up in either case. To set a watch takes no right.
+A watcher is notified only of what it may read when the change happens. A change of a znode needs
+READ from its ACL (that before a removal); a change of children needs it from the parent's
+(CVE-2024-23944; as ZooKeeper from 3.8.4 and 3.9.2 on). A standard watch is used up in either case.
+To set a watch takes no right.
 
-The order is what makes watches useful: `fire` is called while a command is applied, in the order of zxids, before anybody can
-read what changed and before the command itself is answered. A watcher that is told must put it in front of what it says later.
+The order is what makes watches useful: `fire` is called while a command is applied, in the order of
+zxids, before any client can read the change, and before the command itself is answered. A watcher
+must send the notification ahead of its later replies.
 """
 
 from __future__ import annotations
@@ -28,36 +31,38 @@ from virtuallog_database.tree.commands import OPEN_ACL, Identity
 from virtuallog_database.tree.results import Change, ChangeKind, Error, RefusedError, Rights, StoredAcl
 
 RECURSIVE_DEPTH_MAX: Final = 256
-"""Names in a path with a recursive watch. A change looks up so many znodes above it, at most."""
+"""Names in a path with a recursive watch. A change looks up at most so many znodes above it."""
 READERS_MAX: Final = 256
-"""ACLs of one command that are remembered as they are compared: more than the long ones that a command may look at (`bounds`)."""
+"""Cached ACLs of one command in comparable form: more than the long ones that a command may look at
+(`bounds`)."""
 PER_WATCHER_MAX: Final = 100_000
 """Watches of one watcher in a table."""
 PATH_CHARACTERS_MAX: Final = 32 << 20
-"""Of the paths of these, in all."""
+"""Characters of the paths of one watcher's watches in a table."""
 
 
 class Watcher(Protocol):
-    """Somebody who watches; a connection, as a rule. Compared by identity."""
+    """Receiver of notifications; usually a connection. Compared by identity."""
 
     @property
     def identities(self) -> tuple[Identity, ...]:
-        """Those that it has now: rights are checked when a watch fires."""
+        """Its present identities: rights are checked when a watch fires."""
         ...
 
     def fire(self, kind: ChangeKind, path: str, zxid: int) -> None:
-        """The znode has changed. Must not block, must not raise, and must not set watches."""
+        """Notify of a change. Must not block, must not raise, and must not set watches."""
         ...
 
 
 class WatchMode(enum.IntEnum):
-    """Values of `PERSISTENT` and `PERSISTENT_RECURSIVE` are ZooKeeper's."""
+    """Kinds of watches. Values of `PERSISTENT` and `PERSISTENT_RECURSIVE` are ZooKeeper's."""
 
     STANDARD = -1
     PERSISTENT = 0
     """Fires any number of times, for this one path."""
     PERSISTENT_RECURSIVE = 1
-    """For this path and everything below it; creations, deletions and data, but no change of children."""
+    """For this path and everything below it; creations, deletions and data, but no change of
+    children."""
 
 
 class WatchTable:
@@ -69,15 +74,15 @@ class WatchTable:
         self._modes: dict[str, dict[Watcher, WatchMode]] = {}
         self._paths: dict[Watcher, dict[str, None]] = {}
         self._characters: dict[Watcher, int] = {}
-        """Of the paths of each."""
+        """Characters of each watcher's paths."""
         self._recursive: Counter[int] = Counter()
-        """How many recursive watches there are on paths of this length. Of the znodes above a change those are looked up whose
-        paths are as long as one of these."""
+        """Number of recursive watches by the length of their paths. Of the znodes above a change,
+        only those with a path of such a length are looked up."""
         self._longest = 0
-        """No recursive watch is on a longer path."""
+        """Length of the longest path with a recursive watch."""
 
     def add(self, path: str, watcher: Watcher, mode: WatchMode = WatchMode.STANDARD) -> None:
-        """Raises RefusedError: BAD_ARGUMENTS: the watcher has too many."""
+        """Add a watch. Raises RefusedError: BAD_ARGUMENTS: the watcher has too many."""
         watched = self._paths.get(watcher, {})
         if path in watched:
             former = self._modes[path][watcher]
@@ -94,7 +99,7 @@ class WatchTable:
         self._count_recursive(path, mode, 1)
 
     def remove(self, path: str, watcher: Watcher) -> bool:
-        """Whether there was one."""
+        """Remove a watch; returns True if there was one."""
         modes = self._modes.get(path)
         if modes is None or watcher not in modes:
             return False
@@ -117,15 +122,16 @@ class WatchTable:
         return watcher in self._modes.get(path, ())
 
     def paths_of(self, watcher: Watcher) -> Iterable[str]:
-        """Its paths, in the order in which they were added."""
+        """Paths of a watcher, in the order in which they were added."""
         return self._paths.get(watcher, {}).keys()
 
     def items(self) -> Iterator[tuple[str, Sequence[Watcher]]]:
-        """Paths with those who watch them."""
+        """Paths with their watchers."""
         return ((path, list(modes)) for path, modes in self._modes.items())
 
     def take(self, path: str, kind: ChangeKind) -> dict[Watcher, None]:
-        """Who is to be told of this change, in this order and each once; standard watches are gone with it."""
+        """Watchers to notify of this change, in order and each once. Removes their standard
+        watches."""
         told: dict[Watcher, None] = {}
         for watcher, mode in list(self._modes.get(path, {}).items()):
             if mode is WatchMode.PERSISTENT_RECURSIVE and kind is ChangeKind.CHILDREN_CHANGED:
@@ -138,7 +144,8 @@ class WatchTable:
         return told
 
     def _above(self, path: str) -> dict[Watcher, None]:
-        """Watchers of the whole of a tree that `path` is in. Takes as long as the path says, however many watches there are."""
+        """Watchers of whole trees that `path` is in. The time depends on the path, not on the
+        number of watches."""
         found: dict[Watcher, None] = {}
         length = 0
         while 0 <= length <= self._longest:
@@ -150,7 +157,7 @@ class WatchTable:
 
     def _count_recursive(self, path: str, mode: WatchMode | None, change: int) -> None:
         if mode is WatchMode.PERSISTENT_RECURSIVE:
-            length = 0 if path == paths.ROOT else len(path)  # what is below goes on with a slash
+            length = 0 if path == paths.ROOT else len(path)  # descendants go on with a slash
             self._recursive[length] += change
             self._longest = max(self._longest, length)
             if not self._recursive[length]:
@@ -160,11 +167,12 @@ class WatchTable:
 
 
 class _Readers:
-    """Whom one ACL lets read. The list is read once, and compared with the same identities once."""
+    """Clients that one ACL lets read. The list is parsed once, and compared with the same
+    identities once."""
 
     def __init__(self, acl: StoredAcl) -> None:
         self.acl: Final = acl
-        """Kept, as it is found by its address."""
+        """Referenced, as the cache is keyed by its address."""
         self._holders = PermittedIdentities(decode_acl(acl) if isinstance(acl, bytes) else acl, READ)
         self._known: dict[tuple[Identity, ...], bool] = {}
 
@@ -182,9 +190,10 @@ class Watches:
     data: WatchTable = attrs.field(factory=WatchTable)
     child: WatchTable = attrs.field(factory=WatchTable)
     _readers: dict[int, _Readers] = attrs.field(factory=dict, init=False)
-    """Of ACLs in the changes of one command, by their addresses: a multi may change a znode with a long ACL many times."""
+    """Readers of the ACLs in one command's changes, by address: a multi may change a znode with a
+    long ACL many times."""
     _zxid: int = attrs.field(default=0, init=False)
-    """Of that command."""
+    """Zxid of that command."""
 
     @property
     def count(self) -> int:
@@ -194,7 +203,8 @@ class Watches:
         """Add a watch to both tables: ZooKeeper's addWatch.
 
         Raises:
-            RefusedError: BAD_ARGUMENTS: a recursive one on a path of more than `RECURSIVE_DEPTH_MAX` names; or the watcher has too many.
+            RefusedError: BAD_ARGUMENTS: a recursive one on a path of more than
+                `RECURSIVE_DEPTH_MAX` names; or the watcher has too many.
         """
         if mode is WatchMode.PERSISTENT_RECURSIVE and path.count("/") > RECURSIVE_DEPTH_MAX:
             raise RefusedError(Error.BAD_ARGUMENTS)
@@ -202,12 +212,13 @@ class Watches:
         self.child.add(path, watcher, mode)
 
     def remove_all(self, watcher: Watcher) -> None:
-        """The watcher is gone."""
+        """Remove all watches of a watcher."""
         self.data.remove_all(watcher)
         self.child.remove_all(watcher)
 
     def fire(self, change: Change, zxid: int, rights: Rights) -> None:
-        """Tell all watchers concerned that may read it, each at most once for each znode: the one that changed, then its parent."""
+        """Notify all watchers that may read the change, each at most once for each znode: the
+        changed one, then its parent."""
         kind, path = change
         acl, parent_acl = rights
         told = self.data.take(path, kind)

@@ -1,7 +1,7 @@
-"""Creating, deleting and changing znodes. Which error wins is ZooKeeper 3.8's order.                               Pure.
+"""Operations on znodes: create, delete and change. Errors have ZooKeeper 3.8's precedence.
 
-Each function carries out one operation of an `Execution` and returns what its `Result` says, or raises RefusedError. What it has done by
-then is taken back by its caller.
+Each function executes one operation of an `Execution` and returns the value of its `Result`, or
+raises RefusedError. The caller rolls back what it has done by then.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def create(execution: Execution, operation: Create) -> Created:
 
 
 def _kind_and_owner(execution: Execution, operation: Create) -> tuple[ZnodeKind, int]:
-    """What to make of the flags, and whose it is to be. Raises RefusedError: BAD_ARGUMENTS."""
+    """Kind and owner of the new znode, from its flags. Raises RefusedError: BAD_ARGUMENTS."""
     mode = operation.mode
     kind = _KINDS.get(mode)  # type: ignore[call-overload]
     has_ttl = 0 < operation.ttl_ms <= TTL_MS_MAX
@@ -106,7 +106,7 @@ def delete(execution: Execution, operation: Delete) -> None:
 
 
 def remove(execution: Execution, path: str, znode: Znode) -> None:
-    """Delete a znode without children, whoever may do so."""
+    """Delete a znode without children; rights are not checked."""
     parent_path = paths.parent_of(path)
     parent = execution.znode(parent_path)
     rights = execution.stored_acl_of(path, znode)
@@ -128,7 +128,7 @@ def remove(execution: Execution, path: str, znode: Znode) -> None:
 def set_data(execution: Execution, operation: SetData) -> Stat:
     path, data = operation.path, operation.data
     znode = execution.find(path)
-    if znode is None:  # else the path is one that was valid when it was created
+    if znode is None:  # otherwise the path was valid when the znode was created
         raise RefusedError(Error.NO_NODE if paths.is_valid(path) else Error.BAD_ARGUMENTS)
     rights = execution.check(path, znode, WRITE)
     growth = len(data or b"") - len(znode.data or b"")

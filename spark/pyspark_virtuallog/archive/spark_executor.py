@@ -1,4 +1,4 @@
-"""Those who work on the files of an archive are tasks of Spark."""
+"""Executor of archives whose work is done by tasks of Spark."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from virtuallog_loglets.archive.creation.spans import ArchiveSpan
 from virtuallog_loglets.archive.drivers.files import Files
 
 _SAMPLES: Final = 8
-"""Reads of 1 MiB at most, by which is guessed how large entries are."""
+"""Reads of at most 1 MiB that estimate the size of entries."""
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -50,16 +50,14 @@ class SparkExecutor:
         return cast("list[WrittenFile]", found)
 
     async def verify(self, manifest: ArchiveManifest, trimmed: int, tell: FileProgress) -> Sequence[VerifiedFile]:
-        if (
-            not manifest.is_by_file
-        ):  # of an older program: only whoever reads all of it in order can say whether it is right
+        if not manifest.is_by_file:  # made by an older program: only reading all of it in order can verify it
             return await SerialExecutor(self.source, self.files).verify(manifest, trimmed, tell)
         bare = attrs.evolve(manifest, files=())
         found = await self._run("verify", [Verify(file, bare, trimmed) for file in manifest.files], tell)
         return cast("list[VerifiedFile]", found)
 
     async def _run(self, what: str, works: Sequence[Work], tell: FileProgress) -> list[Any]:
-        """The results of all, in order. Raises what the first one that failed has raised."""
+        """Results of all tasks, in order. Raises the error of the first one that failed."""
         nodes: Sequence[NodeId | None] = self.job.nodes or [None]
         tasks = [ArchiveTask(self.job, work, nodes[index % len(nodes)]) for index, work in enumerate(works)]
         name = f"{what} {self.job.location}"
@@ -67,12 +65,13 @@ class SparkExecutor:
         return [one for result in results for one in _checked(result)]
 
     def _teller(self, works: Sequence[Work], tell: FileProgress) -> Callable[[int], None]:
-        """Tasks end in any order: so many are done, as if it were the first ones."""
+        """Progress callback. Tasks end in any order: their number is reported as if they were the
+        first ones."""
         start = self.job.start
         return lambda done: tell(start + sum(work.positions for work in works[:done]))
 
     async def _position_bytes(self, spans: Sequence[ArchiveSpan]) -> float:
-        """What a position of the spans that are to be made weighs, on average, by samples."""
+        """Average bytes per position of the spans that are to be made, by samples."""
         weights, places = 0, 0
         for span in [span for span in spans if span.found is None][:_SAMPLES]:
             for at in samples(span.start, span.stop, _SAMPLES):
@@ -90,7 +89,8 @@ def executor_on(
     source: SegmentSource,
     files: Files,
 ) -> ArchiveExecutor:
-    """Tasks of this session, which find the cluster as the file says. See `virtuallog_loglets.archive.creation.archiver.ExecutorFactory`."""
+    """Executor on this session, whose tasks find the cluster by the file. See
+    `virtuallog_loglets.archive.creation.archiver.ExecutorFactory`."""
     job = SegmentJob(
         cluster=cluster, cluster_id=archiving.cluster, segment=segment, location=archiving.location(segment),
         sizes=archiving.sizes,

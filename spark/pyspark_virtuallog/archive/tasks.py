@@ -1,8 +1,9 @@
-"""What a task does, in a process of Spark: makes the files of one span, or verifies one file. The cluster and the place for
-the files are all that it needs.
+"""Work of a task in a process of Spark: make the files of one span, or verify one file.
 
-Spark may run a task twice, or kill one: files that are written twice have the same name and content, or, if entries were trimmed in
-between, another name, and the manifest names one of them. What a task fails with is its result: the driver raises it as it is.
+A task needs only the cluster and the location of the files. Spark may run a task twice, or kill
+one. Files that are written twice have the same name and content; if entries were trimmed in
+between, they have another name, and the manifest names one of them. An error of a task is its
+result: the driver raises it unchanged.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
 
 
 class Job(Protocol):
-    """What is the same for all tasks of an archive: what it is made of, and where. It can be pickled."""
+    """Everything that the tasks of an archive share: its input and its location. Can be pickled."""
 
     @property
     def location(self) -> str:
@@ -45,7 +46,7 @@ class Job(Protocol):
 
     @property
     def nodes(self) -> Sequence[NodeId]:
-        """Servers to read from, which are dealt out to the tasks; none, if there are none."""
+        """Servers to read from, distributed over the tasks; empty if there are none."""
         ...
 
     def run(self, work: Work, near: NodeId | None) -> Sequence[WrittenFile] | Sequence[VerifiedFile]:
@@ -55,11 +56,11 @@ class Job(Protocol):
 
 @attrs.frozen(kw_only=True)
 class SegmentJob:
-    """Of a segment that nodes have. Implements `Job`."""
+    """Job for a segment that nodes have. Implements `Job`."""
 
     cluster: ClusterFile
     cluster_id: str
-    """In hexadecimal digits."""
+    """Cluster id in hexadecimal digits."""
     segment: Segment
     """The hot copy."""
     location: str
@@ -83,7 +84,7 @@ class SegmentJob:
 
 @attrs.frozen
 class Make:
-    """Files of this span. Its result is a list of `WrittenFile`."""
+    """Work: make the files of this span. The result is a list of `WrittenFile`."""
 
     span: ArchiveSpan
 
@@ -97,11 +98,12 @@ class Make:
 
 @attrs.frozen
 class Verify:
-    """Verifies a file, and compares it with the hot copy. Its result is a list of one `VerifiedFile`."""
+    """Work: verify a file, and compare it with the hot copy. The result is a list of one
+    `VerifiedFile`."""
 
     file: DataFile
     manifest: ArchiveManifest
-    """Without its files: each task would get them all."""
+    """Manifest without its files: each task would get them all."""
     trimmed: int
 
     @property
@@ -126,7 +128,7 @@ class ArchiveTask:
 
 
 def run_task(task: ArchiveTask) -> Result:
-    """Do it here; whatever of ours it raises is its result."""
+    """Do the work in this process; one of our errors becomes its result."""
     try:
         return task.job.run(task.work, task.near)
     except VirtualLogError as error:

@@ -1,10 +1,11 @@
-"""Brings observations together: the small ones on the driver, the others in Spark, which gives sums and a few examples.
+"""Aggregation of observations: the small ones on the driver, the others in Spark, which gives sums
+and a few examples.
 
-Nothing that grows with the number of entries comes to the driver. Runs are sorted by session, once by number and once by
-position; prefixes by what was written to them.
+Nothing that grows with the number of entries comes to the driver. Runs are sorted by session, once
+by number and once by position; prefixes by the bytes written to them.
 
-What is trimmed while tasks read is a gap for some of them and rows for others. So sessions and markers are judged from where on the
-log was there for all.
+Positions trimmed while tasks read are a gap for some tasks and rows for others. So sessions and
+markers are judged only from the position that all tasks could read.
 """
 
 from __future__ import annotations
@@ -94,11 +95,12 @@ def _that_are(seen: DataFrame, *kinds: str) -> DataFrame:
 
 
 def _sessions(runs: DataFrame) -> DataFrame:
-    """A row for each session: what it holds, how many of its numbers are there twice, or missing, or out of order, and the first
-    example of each.
+    """A row for each session: its entries, the numbers that are doubled, missing or out of order,
+    and the first example of each.
 
-    By number, a run that begins below what others reach is there again, and one that begins above leaves a hole. By position, a
-    run of smaller numbers is out of order; one that is there again is not counted as that, too.
+    By number, a run that begins below what earlier runs reach is a duplicate, and one that begins
+    above leaves a hole. By position, a run of smaller numbers is out of order; a duplicate is not
+    counted as that, too.
     """
     by_number = Window.partitionBy("session").orderBy("first", "start").rowsBetween(Window.unboundedPreceding, -1)
     by_position = Window.partitionBy("session").orderBy("start").rowsBetween(Window.unboundedPreceding, -1)
@@ -125,7 +127,7 @@ def _first_example(fault: str) -> Column:
 
 
 def _session_faults(sessions: DataFrame) -> tuple[int, list[Fault]]:
-    """How many sessions there are, and what is wrong with them."""
+    """Number of sessions, and their faults."""
     count, *sums = sessions.agg(f.count("*"), *(f.sum(fault) for fault in _FAULTS.values())).collect()[0]
     found = []
     for (check, fault), total in zip(_FAULTS.items(), sums, strict=True):
@@ -152,7 +154,7 @@ def _hex(column: str) -> Column:
 
 
 def _markers(markers: DataFrame, sessions: DataFrame, begin: int) -> tuple[Markers, list[Fault]]:
-    """What markers name, and the attempts whose entries are not all there, of those that lie behind `begin`."""
+    """Sessions named by markers, and the attempts behind `begin` whose entries are not all there."""
     named = _that_count(markers)
     joined = sessions.join(
         named.withColumnsRenamed({"first": "from", "last": "to", "entries": "told"}), "session", "full"
@@ -182,7 +184,8 @@ def _markers(markers: DataFrame, sessions: DataFrame, begin: int) -> tuple[Marke
 
 
 def _that_count(markers: DataFrame) -> DataFrame:
-    """What markers name that count: of each query the first one of a batch, in the order of batches (`ledger`)."""
+    """Markers that count: for each query the first one of a batch, in the order of batches
+    (`ledger`)."""
     earlier = Window.partitionBy("query").orderBy("position").rangeBetween(Window.unboundedPreceding, -1)
     newest = f.max("batch").over(earlier)
     return (
@@ -194,7 +197,7 @@ def _that_count(markers: DataFrame) -> DataFrame:
 
 
 def _comparisons(reports: DataFrame) -> Comparisons:
-    """Equal digests are equal texts. A replica may contradict itself."""
+    """Comparisons of state reports. Equal digests are equal texts. A replica may contradict itself."""
     by_replica = reports.groupBy("compared", "replica").agg(f.sort_array(f.collect_set("digests")).alias("told"))
     rounds = by_replica.groupBy("compared").agg(
         f.sort_array(f.collect_list(f.struct("replica", "told"))).alias("reports")
@@ -215,7 +218,7 @@ def _comparisons(reports: DataFrame) -> Comparisons:
 
 
 def _growth(growth: DataFrame, count: int, span: int) -> tuple[list[PrefixSum], list[Growth]]:
-    """The prefixes to which most bytes were written, and when."""
+    """The prefixes with the most bytes written, and their growth over time."""
     names = ("writes", "deletes", "bytes")
     at_ms = (f.floor(f.col("bucket") / span) * (span * BUCKET_MS)).cast("long").alias("at_ms")
     by_span = growth.groupBy("prefix", at_ms).agg(*(f.sum(name).alias(name) for name in names))

@@ -1,7 +1,8 @@
-"""What entries of a database tell: which keys commands write, and what replicas say of their states.                 Pure.
+"""Observer of a database's entries: the keys that commands write, and the state reports of
+replicas.
 
-Commands are counted as they were proposed. Whether each succeeded only a replay knows: a write to a key that was not there is
-counted as well.
+Commands are counted as they were proposed. Only a replay would know which of them succeeded: a
+write to a missing key is counted as well.
 """
 
 from __future__ import annotations
@@ -35,24 +36,24 @@ COMPARED: Final = "states compared"
 SESSIONS: Final = "(sessions)"
 """Stands for the prefix of commands about sessions; those of keys begin with a slash."""
 _PREFIXES_MAX: Final = 10_000
-"""Of one task at a time; with more, what is counted leaves for Spark to add up."""
+"""Prefixes of one task at a time; with more, the counts leave for Spark to add up."""
 _Counts = list[int]
 """Writes, deletes, bytes."""
 
 
 @attrs.define
 class DatabaseObserver:
-    """Takes the entries of one task, some thousands at a time; `finish` tells the rest."""
+    """Takes the entries of one task, some thousands at a time; `finish` yields the rest."""
 
     depth: int = 1
-    """How many components of a path make a prefix."""
+    """Components of a path that make a prefix."""
     _growth: defaultdict[tuple[int, str], _Counts] = attrs.field(
         factory=lambda: defaultdict(lambda: [0, 0, 0]), init=False
     )
     _reports: list[dict[str, Any]] = attrs.field(factory=list, init=False)
 
     def entries(self, entries: pa.RecordBatch, buckets: Numbers, remarks: Anomalies) -> Iterator[pa.RecordBatch]:
-        """See `observing.Look`."""
+        """See `row_observer.PayloadObserver`."""
         positions = entries["position"].to_numpy(zero_copy_only=False)
         is_ours = pc.starts_with(entries["payload"], MAGIC).to_numpy(zero_copy_only=False)
         if (strays := positions[~is_ours]).size:
@@ -65,7 +66,7 @@ class DatabaseObserver:
             yield self._take_growth()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """See `observing.Look`."""
+        """See `row_observer.PayloadObserver`."""
         yield self._take_growth()
         yield rows_of("report", self._reports)
 
@@ -107,7 +108,8 @@ class DatabaseObserver:
 
 
 def changes(operation: commands.Operation) -> Iterator[tuple[str, bool, int]]:
-    """(path, whether it is deleted, bytes of path and data) for each key that an operation is about; "" for sessions."""
+    """(path, True if deleted, bytes of path and data) for each key of an operation; the path is ""
+    for sessions."""
     match operation:
         case commands.Create(path=path, data=data) | commands.SetData(path=path, data=data):
             yield path, False, len(path) + len(data or b"")
@@ -127,5 +129,5 @@ def changes(operation: commands.Operation) -> Iterator[tuple[str, bool, int]]:
 
 
 def prefix_of(path: str, depth: int) -> str:
-    """The first components of a path: "/a/b" of "/a/b/c", with a depth of two."""
+    """First components of a path: "/a/b" of "/a/b/c", with a depth of two."""
     return "/".join(path.split("/", depth + 1)[: depth + 1]) or ("/" if path else SESSIONS)

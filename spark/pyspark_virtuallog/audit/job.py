@@ -1,4 +1,4 @@
-"""An audit from end to end: which range, what Spark sees in it, what that means."""
+"""The audit from end to end: choose the range, observe it with Spark, judge the evidence."""
 
 from __future__ import annotations
 
@@ -23,25 +23,26 @@ from virtuallog.contract.types import LogPosition
 
 @attrs.frozen(kw_only=True)
 class AuditSettings:
-    """What is audited, and how closely."""
+    """Range and detail of an audit."""
 
     start: int | None = None
-    """None: the first position that has not been trimmed. Below that an audit begins there, too."""
+    """First position. None for the first one that is not trimmed; an audit never begins below that."""
     stop: int | None = None
-    """None: the tail as it is when the audit begins."""
+    """One past the last position. None for the tail as it is when the audit begins."""
     prefixes_max: int = 10
-    """How many prefixes of keys are told, those with the most bytes."""
+    """Prefixes of keys to report, those with the most bytes."""
     depth: int = 1
-    """How many components of a path make a prefix."""
+    """Components of a path that make a prefix."""
 
 
 def audit(
     spark: SparkSession, cluster_file: Path, settings: AuditSettings, tell: Callable[[str], None] = lambda what: None
 ) -> Findings:
-    """Read a range of the log, and say what is wrong in it. Nothing is changed. `tell` hears what is done meanwhile.
+    """Read a range of the log, and report its faults. Nothing is changed. `tell` gets the current
+    step.
 
     Raises:
-        InvalidSettingError: the range is empty the wrong way round.
+        InvalidSettingError: the end of the range is before its start.
         BeyondTailError: it goes past the tail.
         UnavailableError: no server that has a part of it answers.
     """
@@ -59,7 +60,7 @@ def audit(
         source = source.option(DEPTH, str(settings.depth))
     tell(f"reading [{start}, {stop})")
     evidence = gather(source.load(), prefixes_max=settings.prefixes_max, is_database=register.database, tell=tell)
-    if evidence.pieces:  # what was trimmed before it could be planned is not missing
+    if evidence.pieces:  # positions trimmed before they could be planned are not missing
         start = LogPosition(max(start, min(log.find_trim_point(), evidence.pieces[0].first)))
     tell("asking segments where they end")
     evidence = attrs.evolve(evidence, ends=log.run(check_ends, start, stop))

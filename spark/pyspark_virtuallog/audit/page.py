@@ -1,4 +1,4 @@
-"""An audit as a page for people."""
+"""HTML page of an audit."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from virtuallog_server.report import (
 
 TITLE: Final = "Audit of a log"
 _LINES: Final[Sequence[Tone]] = ("blue", "orange", "violet", "green", "teal", "brown", "red", "grey")
-"""More lines than colours nobody tells apart: the table has the other prefixes."""
+"""Colours of lines. More lines than that cannot be told apart: the table has the other prefixes."""
 _LABELS: Final = 4
-"""On an axis of times: they fit beside each other on a phone."""
+"""Labels on an axis of times: they fit beside each other on a phone."""
 _DAYS_FROM_MS: Final = 2 * 86_400_000
 _TONES: Final[dict[Severity, Tone]] = {Severity.VIOLATION: "red", Severity.NOTABLE: "orange", Severity.FINE: "green"}
 
 
 def audit_page(findings: Findings, command: str, made: str) -> Page:
-    """All of it."""
+    """The page of an audit."""
     evidence = findings.evidence
     sections = [_checks(findings), _chain(findings)]
     if evidence.rates:
@@ -183,7 +183,7 @@ def _over_time(title: str, series: Sequence[Series], evidence: Evidence, width: 
 
 
 def _times(evidence: Evidence) -> tuple[float, float]:
-    """From the first entry to the last."""
+    """Times of the first entry and the last."""
     times = [rate.at_ms for rate in evidence.rates]
     return float(min(times)), float(max(times) + evidence.span_ms)
 

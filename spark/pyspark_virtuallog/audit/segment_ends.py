@@ -1,7 +1,9 @@
-"""Does each closed segment end where the chain says? Its loglet is asked.
+"""Check of closed segments: their loglets are asked for their ends, which must be those of the
+chain.
 
-The chain alone would not tell: what it calls closed but nobody has sealed takes appends that no reader ever sees, and where it ends
-later than its loglet there is nothing to read. What a loglet holds beyond the end is not in the log, and is fine.
+The chain alone would not tell. A segment that it calls closed but that is not sealed takes appends
+that no reader ever sees. And where it ends later than its loglet there is nothing to read. What a
+loglet holds beyond the end is not in the log, and is fine.
 """
 
 from __future__ import annotations
@@ -19,14 +21,15 @@ DROPPED: Final = "has been dropped"
 
 
 async def check_ends(log: VirtualLog, start: int, stop: int) -> Ends:
-    """Ask the loglets of all closed segments that lie in [start, stop), one after the other. Nothing is changed."""
+    """Ask the loglets of all closed segments that lie in [start, stop), one after the other.
+    Nothing is changed."""
     chain = (await log.view.refresh()).chain
     wrong, silent, asked = [], [], 0
     for segment in _closed(chain, start, stop):
         asked += 1
         try:
             problem = problem_of(segment, await log.view.loglet(segment).check_tail())
-        except SealedError:  # so is what somebody has moved or trimmed in this moment
+        except SealedError:  # also the answer for a segment that was moved or trimmed in this moment
             problem = DROPPED if (await log.view.refresh()).chain.find(segment.id) else None
         except (CorruptionError, MalformedError) as error:
             problem = str(error)
@@ -39,7 +42,7 @@ async def check_ends(log: VirtualLog, start: int, stop: int) -> Ends:
 
 
 def problem_of(segment: Segment, tail: Tail) -> str | None:
-    """What is wrong with what the loglet of a closed segment says of its tail. None: nothing."""
+    """Fault of a closed segment by its loglet's tail. None if there is none."""
     assert segment.stop is not None
     reached = segment.position(tail.tail)
     if not isinstance(tail, Sealed):

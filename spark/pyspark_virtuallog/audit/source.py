@@ -1,7 +1,8 @@
-"""A source of observations: each task reads its rows as the source of the log does, and gives what it has seen in them.
+"""Data source of observations: each task reads its rows as the log's source does, and returns
+observations of them.
 
-So entries stay in the processes that have read them. As a query over the table the same would send each payload to the JVM and
-back, ten times what reading costs.
+So entries stay in the processes that have read them. As a query over the table, the same would send
+each payload to the JVM and back, ten times the cost of reading.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from pyspark_virtuallog.read.task_plan import Part, ReadTask
 
 NAME: Final = "virtuallog_audit"
 DEPTH: Final = "keydepth"
-"""Option: how many components of a path make a prefix; without it entries are not those of a database. Spark gives names of options in
-small letters."""
+"""Option: number of a path's components that make a prefix; without it entries are not treated as a
+database's. Spark passes names of options in lower case."""
 
 
 class AuditSource(DataSource):
@@ -50,7 +51,7 @@ class AuditSource(DataSource):
 
 
 class AuditReader(DataSourceReader):
-    """Observes what another one reads."""
+    """Reader that observes the rows of a log's reader."""
 
     def __init__(self, log: LogReader, depth: int | None) -> None:
         self._log = log
@@ -67,7 +68,7 @@ class AuditReader(DataSourceReader):
         yield from observe(self._rows(partition.value, observer), looks, observer)
 
     def _rows(self, task: ReadTask | None, observer: RowObserver) -> Iterator[pa.RecordBatch]:
-        """Of all parts of the task, as far as they can be read."""
+        """Rows of all parts of the task, as far as they can be read."""
         if task is None:
             return
         for part in task.parts:
@@ -80,7 +81,7 @@ class AuditReader(DataSourceReader):
 
 
 def _damage(part: Part, observer: RowObserver, start: int, stop: int, reason: str) -> pa.RecordBatch:
-    """A gap of a sort of its own: what is known of these positions is that they are damaged, so they are not missing."""
+    """A gap of a sort of its own: these positions are damaged, so they are not missing."""
     observer.remarks.add(UNREADABLE, start, f"[{start}, {stop}): {reason}")
     where = {"segment": str(part.segment.id), "loglet": part.segment.kind} if part.segment is not None else {}
     row = {"position": start, "gap": UNREADABLE, **where}

@@ -1,4 +1,4 @@
-"""What the evidence means: one finding for each check, good or bad.                                                 Pure."""
+"""Verdicts on the evidence: one finding for each check, good or bad."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _VERDICTS: Final[dict[str, tuple[Severity, str, str]]] = {
     FOREIGN: (NOTABLE, "entries that begin like the database's and that nobody here can read", "every entry and every command can be read"),
     NEWER_MARKER: (NOTABLE, "markers of a later version than this program knows", "every marker is of a version known here"),
 }  # fmt: skip
-"""How bad a fault is, what is counted, and what is said if there is none."""
+"""For each check its severity, the noun that is counted, and the sentence if there is no fault."""
 _OF_DATABASES: Final = (STRAY, NEWER, FOREIGN)
 _OF_MARKERS: Final = (UNKEPT, NEWER_MARKER)
 
 
 def judge(evidence: Evidence, chain: ChainHistory, start: int, stop: int, *, is_database: bool) -> list[Finding]:
-    """One finding for each check that makes sense for this log."""
+    """One finding for each check that applies to this log."""
     faults = _joined({fault.check: fault for fault in evidence.faults}, _between(evidence.pieces, start, stop))
     checks = [check for check in _VERDICTS if check not in (*_OF_DATABASES, *_OF_MARKERS)]
     checks += _OF_MARKERS if evidence.markers.batches or not faults.keys().isdisjoint(_OF_MARKERS) else ()
@@ -63,7 +63,7 @@ def _of_fault(check: str, fault: Fault | None) -> Finding:
 
 
 def _joined(faults: dict[str, Fault], more: Iterator[tuple[str, int, str]]) -> dict[str, Fault]:
-    """With faults of neighbouring pieces, each (check, count, example)."""
+    """Faults, joined with those between neighbouring pieces, each (check, count, example)."""
     for check, count, example in more:
         known = faults.get(check) or Fault(check=check, count=0, examples=())
         examples = (*known.examples, example)[:EXAMPLES_MAX]
@@ -72,7 +72,8 @@ def _joined(faults: dict[str, Fault], more: Iterator[tuple[str, int, str]]) -> d
 
 
 def _between(pieces: Sequence[ObservedRange], start: int, stop: int) -> Iterator[tuple[str, int, str]]:
-    """Does each piece begin where the one before ends, and the last one end where the audit does?"""
+    """Faults between pieces: each must begin where the one before ends, and the last one end where
+    the audit does."""
     ordered = sorted(pieces, key=lambda piece: (piece.first, piece.last))
     reached, is_open = start, False
     for piece in ordered:
@@ -91,7 +92,8 @@ def _times(before: ObservedRange, after: ObservedRange) -> Iterator[tuple[str, i
 
 
 def _seam(reached: int, begins: int, is_open: bool) -> Iterator[tuple[str, int, str]]:
-    """`is_open`: what ended at `reached` is a gap, which goes on to wherever the next row is."""
+    """Faults at one seam. `is_open`: the piece that ended at `reached` ended in a gap, which goes
+    on to the next row."""
     if begins < reached:
         yield AGAIN, reached - begins, f"[{begins}, {reached}) was read by two tasks"
     elif begins > reached and not is_open:
@@ -174,7 +176,8 @@ def _checksums(comparisons: Comparisons, compared: Fault | None) -> Iterator[Fin
 
 
 def _differences(round_: Round) -> str:
-    """Who differs from the majority, and in what; without a majority, from the first one."""
+    """Replicas that differ from the majority, and the parts; without a majority, compared with the
+    first one."""
     reports = {replica: digests[0] for replica, digests in sorted(round_.reports.items())}
     agreed = majority(reports, len(reports))
     told = []

@@ -1,4 +1,6 @@
-"""The commands of `virtuallog spark`: the module `x` holds the command `x`, and is imported when that is called.
+"""Commands of `virtuallog spark`: the module `x` holds the command `x`, and is imported when that
+is called.
 
-They are tools of the terminal, so unlike the source and the sink they may import `server`.
+They are tools of the terminal, so unlike the source and the sink they may import
+`virtuallog_server`.
 """

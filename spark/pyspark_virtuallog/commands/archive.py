@@ -18,7 +18,7 @@ from virtuallog_server.cli.common.options import cluster_option, json_option
 
 FILE_BYTES_MIN: Final = 64 << 10
 FILE_BYTES_MAX: Final = 1 << 30
-"""Parquet files beyond that are of no use to anybody, and a task has one in memory."""
+"""Largest Parquet file: larger ones are of no use, and a task has one in memory."""
 
 
 @click.command()
@@ -38,11 +38,11 @@ def archive(
     cluster: ClusterFile, wanted: str, url: str, file_bytes: int, grace: float, master: str,
     configuration: dict[str, str], as_json: bool,
 ) -> None:  # fmt: skip
-    """Keep closed segments as Parquet files elsewhere, instead of on nodes: what `virtuallog archive` does, by many at once.
+    """Keep closed segments as Parquet files elsewhere, instead of on nodes: `virtuallog archive` with many workers.
 
     Each segment is cut into ranges; tasks of Spark read, write, read back and compare them, and this command publishes the
     manifest. Then a node puts the archive into the chain, and nodes drop their copies after the grace period. All tasks must reach
-    the nodes and the URL. It may be killed anywhere and given again: files that are whole, and right, are taken as they are.
+    the nodes and the URL. It may be killed anywhere and run again: files that are complete and right are kept.
     `virtuallog archive` verifies such archives, and puts segments back.
 
     \b

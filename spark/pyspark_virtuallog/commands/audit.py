@@ -44,11 +44,12 @@ def audit(
     configuration: dict[str, str],
     as_json: bool,
 ) -> None:
-    """Read the log, and compare it with what it promises. Nothing is changed.
+    """Read the log, and check that it keeps its promises. Nothing is changed.
 
-    Every position is there once; each session's entries are in order, none doubled, none missing, across all segments; segments lie
-    and end where the chain says; replicas of a database report equal states; markers of Spark's sink name entries that are there. Tells what
-    was written when, by which session, and to which keys. Ends with exit code 1 if the log is wrong anywhere.
+    Checks that every position is there once; that each session's entries are in order, none doubled, none missing, across all
+    segments; that segments lie and end where the chain says; that replicas of a database report equal states; and that markers of
+    Spark's sink name existing entries. Shows what was written when, by which session, and to which keys. Ends with exit code 1 if
+    the log is wrong anywhere.
 
     \b
     Examples:
@@ -72,7 +73,7 @@ def audit(
 
 @contextmanager
 def _told() -> Iterator[Callable[[str], None]]:
-    """Shows what is done, if somebody looks."""
+    """Shows the current step if a terminal is attached."""
     with progress_bar() as bar:
         if bar is None:
             yield lambda what: None

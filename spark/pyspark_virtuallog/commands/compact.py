@@ -1,4 +1,4 @@
-"""`virtuallog spark compact`: what the log of a database says becomes a state that servers begin with."""
+"""`virtuallog spark compact`: turns the log of a database into a state that servers can begin with."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def compact(
     configuration: dict[str, str],
     as_json: bool,
 ) -> None:
-    """Make the state of the database, as the log has it up to a position, files that a server can begin with.
+    """Turn the log of a database up to a position into files of its state that a server can begin with.
 
-    The log is held meanwhile (hold 'compaction'), and then from that position on: what lies before may be trimmed, which servers do by
-    themselves. This machine plays what has come since the last compaction; Spark folds it over that. Killed anywhere, the same
-    command goes on.
+    The log is held meanwhile (hold 'compaction'), and then from that position on. Servers may trim the log before it, and do so by
+    themselves. This machine plays the entries since the last compaction; Spark merges them over that. Killed anywhere, the same
+    command resumes.
 
     \b
     Examples:

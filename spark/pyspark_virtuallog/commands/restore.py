@@ -1,4 +1,5 @@
-"""`virtuallog spark restore`: a log, or the state of its database, as it was at one position, for a new cluster to go on from."""
+"""`virtuallog spark restore`: restores a log, or the state of its database, at one position, for a
+new cluster to continue."""
 
 from __future__ import annotations
 
@@ -52,17 +53,19 @@ def _parsed_cluster(_context: click.Context, _option: click.Parameter, text: str
     "--from", "named", metavar="FILE|URL", multiple=True, required=True,
     help="A cluster.toml, or a place with archives, backups or compactions. May be repeated.",
 )  # fmt: skip
-@click.option("--into", metavar="DIR|URL", required=True, help="Where it goes to: an empty directory, or a new one.")
+@click.option("--into", metavar="DIR|URL", required=True, help="Target: an empty directory, or a new one.")
 @click.option("--position", type=POSITION, help="Restore everything below it.  [default: all there is]")
 @click.option(
     "--time", "time_ms", metavar="TIME", callback=_parsed_time,
-    help="Restore what was ordered before, about: 2026-11-22T12:00:00+01:00; without a zone it is UTC.",
+    help="Restore entries ordered before about this time: 2026-11-22T12:00:00+01:00; without a zone it is UTC.",
 )  # fmt: skip
 @click.option("--state/--no-state", default=None, help="The state of a database.  [default: if it has one]")
 @click.option("--history/--no-history", default=None, help="The log itself.  [default: if it has no database]")
-@click.option("--since", type=POSITION, help="Where the history begins.  [default: where what was found does]")
+@click.option("--since", type=POSITION, help="First position of the history.  [default: first one found]")
 @click.option("--store", type=click.Path(path_type=Path, file_okay=False), help="Keep the state there as a store, too.")
-@click.option("--cluster-id", metavar="HEX", callback=_parsed_cluster, help="Whose log, if the places have several.")
+@click.option(
+    "--cluster-id", metavar="HEX", callback=_parsed_cluster, help="Cluster of the log, if the places have several."
+)
 @spark_options
 @json_option
 def restore(
@@ -79,11 +82,11 @@ def restore(
     configuration: dict[str, str],
     as_json: bool,
 ) -> None:
-    """Make what a new cluster begins with: a log as it was below one position, or the state of its database there.
+    """Make the start of a new cluster: a log as it was below one position, or the state of its database there.
 
     Everything that is left of the log is used: the log itself, archives of its segments, backups of the database, compactions. Nothing is
-    changed there. The new cluster has an id of its own, and positions stay what they were. Interrupted, the same command goes on
-    where it was. In the end `virtuallog up --restored INTO`, or `serve --restored INTO` on each node, starts the new cluster.
+    changed there. The new cluster has an id of its own, and positions stay the same. Interrupted, the same command resumes.
+    In the end `virtuallog up --restored INTO`, or `serve --restored INTO` on each node, starts the new cluster.
 
     \b
     Examples:
@@ -116,7 +119,7 @@ def restore(
         bar = stack.enter_context(progress_bar())
 
         def executor_factory(job: Job, reading: ReadableSegment, files: Files, clock: Clock) -> ArchiveExecutor:
-            """Only who copies a history needs Spark, and waits for it to start."""
+            """Executor on Spark: only copying a history needs Spark, and waits for its start."""
             spark = stack.enter_context(open_session("virtuallog restore", master=master, configuration=configuration))
             return SparkExecutor(spark=spark, job=job, source=reading, files=files, clock=clock)
 

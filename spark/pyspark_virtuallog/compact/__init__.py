@@ -1,10 +1,11 @@
-"""Compaction: what the log of a database says up to a position becomes a state that servers begin with, and the log may be trimmed.
+"""Compaction: the log of a database up to a position becomes a state that servers begin with, and
+the log may be trimmed.
 
-    replaying    one deterministic replay: what each entry did (effects), as Parquet     beginning, chunks, playing
-    folding      Spark: of each key the effect at the highest position, over the last compaction; sorted; Parquet and SST files
-    publishing   the files become a store, which is compared with that of the replay; the manifest comes last
-    cleaning      what is left behind, by those who were killed, too
+    replay         one deterministic replay: the effects of each entry, as Parquet            start_state, chunks, replay
+    merge          Spark: for each key the effect at the highest position, over the last compaction; sorted; Parquet and SST files
+    publication    the files become a store, which is compared with that of the replay; the manifest comes last
+    cleanup        removes remains, also those of killed runs
 
-`compacting.py` runs all of it. Killed anywhere, the same command goes on: chunks of effects stay, and the store of the replay never
-stands past them.
+`compaction.py` runs all of it. Killed anywhere, the same command resumes: chunks of effects stay,
+and the store of the replay never stands past them.
 """

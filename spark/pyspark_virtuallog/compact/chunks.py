@@ -1,10 +1,12 @@
-"""Effects of the entries of a part of the log, as Parquet files: how far a compaction that is being made has come.
+"""Effects of the entries of a part of the log, as Parquet files: the progress of an unfinished
+compaction.
 
     PLACE/compacting/CLUSTER/START-STOP.parquet           effects of the entries in [START, STOP)
     PLACE/compacting/CLUSTER/START-STOP-PART.parquet      further files of the same, written before
 
-Columns: position (of the entry), time (when it was ordered), key, value (null: deleted). Each key comes once for each position. A
-chunk is there once the file without a part is. What a chunk says is a function of the log, so one that is written again says the same.
+Columns: position (of the entry), time (when it was ordered), key, value (null: deleted). Each key
+comes once for each position. A chunk exists once its file without a part exists. The content of a
+chunk is a function of the log, so one that is written again has the same.
 """
 
 from __future__ import annotations
@@ -35,22 +37,22 @@ _NAME: Final = re.compile(r"(\d{20})-(\d{20})(?:-(\d{6}))?\.parquet")
 
 @attrs.frozen
 class Chunk:
-    """What is done of the log in [start, stop)."""
+    """Effects of the log in [start, stop)."""
 
     start: int
     stop: int
     files: tuple[str, ...]
-    """Their names; the one that makes it a chunk comes last."""
+    """Names of its files; the one that completes it comes last."""
 
 
 def name_of(start: int, stop: int, part: int | None = None) -> str:
-    """Of one file of a chunk; without `part` of that which is written last."""
+    """Name of one file of a chunk; without `part`, of the one that is written last."""
     suffix = "" if part is None else f"-{part:06d}"
     return f"{start:020d}-{stop:020d}{suffix}.parquet"
 
 
 def chunks(names: Iterable[str]) -> list[Chunk]:
-    """Those that are there as a whole, in order."""
+    """Complete chunks, in order."""
     found: Mapping[tuple[int, int], list[str]] = defaultdict(list)
     for name in names:
         if (match := _NAME.fullmatch(name)) is not None:
@@ -60,8 +62,8 @@ def chunks(names: Iterable[str]) -> list[Chunk]:
 
 
 def chain(found: Sequence[Chunk], start: int, stop: int) -> list[Chunk] | None:
-    """Those that lead from `start` to `stop` without a hole; None: there are none that do. Each begins where one ends, as the
-    chunks behind a store are removed before others are written."""
+    """Chunks that lead from `start` to `stop` without a hole. None if there is no such chain. Each
+    begins where one ends, as the chunks behind a store are removed before others are written."""
     by_start = {chunk.start: chunk for chunk in found if chunk.stop <= stop}
     linked: list[Chunk] = []
     at = start
@@ -74,7 +76,7 @@ def chain(found: Sequence[Chunk], start: int, stop: int) -> list[Chunk] | None:
 
 
 def encode(effects: Sequence[AppliedEffects]) -> bytes:
-    """A file with these."""
+    """A file with these effects."""
     rows = [(each.position, each.time_ms, key, value) for each in effects for key, value in each.changes.items()]
     positions, times, keys, values = zip(*rows, strict=True) if rows else ((), (), (), ())
     columns = [
@@ -92,7 +94,7 @@ def to_parquet(table: pa.Table) -> bytes:
 
 
 def from_parquet(content: bytes, what: str = "a Parquet file") -> pa.Table:
-    """What `to_parquet` was given.
+    """Parse a file of `to_parquet`.
 
     Raises:
         CorruptionError: a byte has changed; names `what`.
@@ -104,6 +106,6 @@ def from_parquet(content: bytes, what: str = "a Parquet file") -> pa.Table:
 
 
 def last_time_ms(content: bytes) -> int:
-    """When the last entry of a file with effects was ordered; 0 if it has none."""
+    """Time at which the last entry of a file with effects was ordered; 0 if it has none."""
     times = from_parquet(content).column("time")
     return int(times[-1].value) if len(times) else 0

@@ -1,10 +1,11 @@
-"""Removes what compactions leave behind: chunks that are folded, compactions that are too old, and what was never published.
+"""Removal of what compactions leave behind: merged chunks, old compactions, and unpublished files.
 
-    PLACE/compacting/CLUSTER/making-POSITION      empty: somebody writes, or has written, files of a compaction at this position
+    PLACE/compacting/CLUSTER/making-POSITION      empty: files of a compaction at this position are or were being written
 
-Before the first file of a compaction is written it is marked, since a place is not asked for directories. The files go once two newer
-compactions are there, whether it was published or somebody was killed, or refused: whoever were still at it then would publish
-one that nobody takes. The mark goes last.
+Before the first file of a compaction is written it is marked, since a location cannot list
+directories. The files are removed once two newer compactions exist, no matter if it was published,
+or its writer was killed or refused. A writer that is still active then would publish a compaction
+that no server takes. The mark is removed last.
 """
 
 from __future__ import annotations
@@ -22,18 +23,19 @@ _MARK: Final = re.compile(r"making-(\d{20})")
 
 
 async def mark(files: Files, position: LogPosition) -> None:
-    """Note that files of a compaction at this position may be there from now on; durable on return."""
+    """Mark that files of a compaction at this position may exist from now on; durable on return."""
     await files.write(f"making-{position:020d}", b"")
 
 
 async def clean(place: CompactionStore, files: Files, cluster: bytes, position: LogPosition) -> None:
-    """Remove what nobody needs once a compaction is published, and the log is held from there on. Killed, the next one goes on.
+    """Remove what is unneeded once a compaction is published, and the log is held from there on.
+    After a kill the next compaction continues.
 
     Args:
-        place: where compactions are.
-        files: where chunks and marks are.
-        cluster: whose.
-        position: of the compaction that is published.
+        place: location of compactions.
+        files: files with chunks and marks.
+        cluster: cluster of the compaction.
+        position: position of the published compaction.
     """
     await remove_chunks(files, lambda chunk: chunk.stop <= position)
     await place.remove_old(cluster)
@@ -46,7 +48,7 @@ async def clean(place: CompactionStore, files: Files, cluster: bytes, position: 
 
 
 async def remove_chunks(files: Files, which: Callable[[Chunk], bool]) -> None:
-    """Remove some chunks; of each goes first what makes it one."""
+    """Remove some chunks; of each, the file that completes it goes first."""
     for chunk in chunks(await files.list()):
         if which(chunk):
             for name in reversed(chunk.files):

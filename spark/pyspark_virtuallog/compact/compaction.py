@@ -1,9 +1,9 @@
 """One compaction from the beginning to the end.
 
-    hold the log -> play it, chunk by chunk -> fold with Spark -> publish -> the hold moves on -> what is older goes
+    hold the log -> play it, chunk by chunk -> merge with Spark -> publish -> the hold moves on -> older files are removed
 
-The hold has no end: between two compactions it stands at the last one, so that a server which begins with that finds the rest in
-the log. Servers trim by themselves, up to there.
+The hold has no end. Between two compactions it stands at the last one, so that a server which
+begins with that finds the rest in the log. Servers trim by themselves, up to there.
 """
 
 from __future__ import annotations
@@ -51,48 +51,51 @@ from virtuallog_loglets.archive.config import join
 from virtuallog_loglets.archive.drivers.files import Files
 
 BEGINNINGS_MAX: Final = 30
-"""Tries to begin while the log is being trimmed, a second apart: what is allowed to be trimmed is so within a few."""
+"""Tries to begin while the log is being trimmed, a second apart: an allowed trim is done within a
+few."""
 
 Tell = Callable[[str, int, int], None]
-"""What is being done, how far that is, and of how much."""
+"""Progress callback: the current step, how far it is, and of how much."""
 
 
 @attrs.frozen(kw_only=True)
 class CompactionRequest:
-    """What is to be compacted."""
+    """Request of a compaction."""
 
     cluster: ClusterFile
     url: str
-    """Of the place."""
+    """URL of the location of compactions."""
     work: Path
-    """A directory on this machine. What is in it spares the next compaction to begin with a copy of the last one."""
+    """A directory on this machine. Its content saves the next compaction from copying the last one."""
     position: LogPosition | None = None
-    """Everything below; None: up to the tail."""
+    """Compact everything below. None for the tail."""
     chunk_bytes: int = CHUNK_BYTES
     table_bytes: int = TABLE_BYTES
 
 
 @attrs.frozen
 class _Inputs:
-    """What Spark folds, and what it must come to."""
+    """Input of Spark, and the expected result."""
 
     played: ReplayedState
     sources: tuple[Source, ...]
     size: int
-    """Bytes of all of them, about."""
+    """Approximate bytes of all of them."""
 
 
 def compact(spark: SparkSession, wanted: CompactionRequest, tell: Tell = lambda what, done, total: None) -> Manifest:
-    """Compact the log of a database; returns the compaction, which is published, and the hold is there. With nothing new in the
-    log it is the last one. Killed, or after an error, the same call goes on.
+    """Compact the log of a database. Returns the published compaction, which the hold keeps usable.
+    Without new entries it is the last one. Killed, or after an error, the same call resumes.
 
     Raises:
-        UnavailableError: the cluster, its database or the place do not answer.
-        InvalidSettingError: the last compaction is newer than the position; or another process uses the same directory.
+        UnavailableError: the cluster, its database or the location do not answer.
+        InvalidSettingError: the last compaction is newer than the position; or another process uses
+            the same directory.
         BeyondTailError: the log does not reach up to the position.
         BinaryTooOldError: the database uses an engine that this program does not know.
-        CorruptionError: what Spark has made is not what the replay says, or something cannot be read; nothing is published.
-        VirtualLogError: of the disk, of the place, or of Spark.
+        CorruptionError: the result of Spark is not that of the replay, or something cannot be read;
+            nothing is published.
+        VirtualLogError: of the disk, of the location, or of Spark.
     """
     with locked_directory(wanted.work):  # the store has a lock of its own, but is closed when Spark begins
         return _compact(spark, wanted, tell)
@@ -131,7 +134,7 @@ async def _play(wanted: CompactionRequest, place: CompactionStore, tell: Tell) -
         files = place.open_files(_chunks_url(place, register.cluster))
         beginning = await _begin(log, place, files, wanted.work / register.cluster.hex() / "store")
         try:
-            # Only now: what it begins with may be newer than any tail seen before.
+            # Only now: the start state may be newer than any tail seen before.
             stop = await _stop(log, wanted.position)
             base, cursor = beginning.base, read_cursor(beginning.store)
             if base is not None and base.position == stop:
@@ -140,7 +143,9 @@ async def _play(wanted: CompactionRequest, place: CompactionStore, tell: Tell) -
                 raise InvalidSettingError("position", f"{stop} is before what was compacted, or played: {cursor}")
             return await _play_on(log, beginning, files, place, stop, wanted.chunk_bytes, tell)
         finally:
-            with trio.CancelScope(shield=True):  # ends soon; else the directory stays locked while the process lives
+            with trio.CancelScope(
+                shield=True
+            ):  # ends soon; otherwise the directory stays locked while the process lives
                 await beginning.close()
 
 
@@ -155,13 +160,15 @@ async def _stop(log: VirtualLog, position: LogPosition | None) -> LogPosition:
 
 
 async def _begin(log: VirtualLog, place: CompactionStore, files: Files, path: Path) -> StartState:
-    """With the log held from there on. The log may be about to be trimmed: then what was begun with is too old, and another one is
-    found once that has happened."""
+    """Start state, with the log held from there on. The log may be about to be trimmed: then the
+    start state is too old, and another one is found once the trim is done."""
     for attempt in range(BEGINNINGS_MAX):
         beginning = await begin(log, place, files, path)
         try:
             await hold(log, beginning.needed)
-        except BaseException as error:  # cancelled, too: else the directory stays locked while the process lives
+        except (
+            BaseException
+        ) as error:  # also if cancelled: otherwise the directory stays locked while the process lives
             with trio.CancelScope(shield=True):
                 await beginning.close()
             if not isinstance(error, TrimmedError) or attempt == BEGINNINGS_MAX - 1:
@@ -173,10 +180,11 @@ async def _begin(log: VirtualLog, place: CompactionStore, files: Files, path: Pa
 
 
 async def hold(log: VirtualLog, position: LogPosition) -> None:
-    """Keep the log from a position on; the hold moves if it is there. What a snapshot was restored under is let go.
+    """Keep the log from a position on; an existing hold moves. The hold of a restored snapshot is
+    released.
 
     Raises:
-        TrimmedError: some of that may be gone.
+        TrimmedError: some of that range may be trimmed.
         UnavailableError: no server of the database answers.
     """
     await place_hold(log, NAME, position)
@@ -219,7 +227,7 @@ async def _play_on(
 
 
 async def _time_ms(files: Files, linked: Sequence[Chunk]) -> int:
-    """When the last entry in these chunks that did something was ordered."""
+    """Time at which the last entry with effects in these chunks was ordered."""
     for chunk in reversed(linked):
         content = await files.read(chunk.files[-1])
         if content is not None and (time_ms := last_time_ms(content)):
@@ -228,7 +236,7 @@ async def _time_ms(files: Files, linked: Sequence[Chunk]) -> int:
 
 
 async def _finish(wanted: CompactionRequest, place: CompactionStore, manifest: Manifest) -> None:
-    """The hold goes to the newest there is: somebody else may have been faster."""
+    """Move the hold to the newest compaction: another process may have been faster."""
     newest = await place.newest(manifest.cluster)
     assert newest is not None, "only what is older than others is removed"
     await _hold_patiently(wanted.cluster, manifest.cluster, newest.position)
@@ -236,7 +244,8 @@ async def _finish(wanted: CompactionRequest, place: CompactionStore, manifest: M
 
 
 async def _hold_patiently(file: ClusterFile, cluster: bytes, position: LogPosition) -> None:
-    """What Spark has worked for long is not to end with an error because nodes were busy for a second."""
+    """Move the hold, and retry: the long work of Spark must not be lost because nodes were busy for
+    a second."""
     clock = SystemClock()
     deadline = clock.monotonic() + RETRY_LIMIT_SECONDS
     while True:

@@ -1,6 +1,6 @@
-"""Folds effects over the last compaction: Spark's part, in which nothing is sequential any more.
+"""Merge of effects over the last compaction: Spark's part, in which nothing is sequential any more.
 
-    read the tables of the base, and the chunks -> of each key the row at the highest position -> without those that are deleted
+    read the tables of the base, and the chunks -> for each key the row at the highest position -> without deleted ones
     -> ranges of keys, each sorted -> each task writes its range as Parquet and as SST files
 
 Keys are compared as unsigned bytes, by Spark and by RocksDB alike.
@@ -27,16 +27,18 @@ from virtuallog_database.snapshots.compaction_store import stored_name
 from virtuallog_loglets.archive.drivers.fsspec_files import FsspecDirectory
 
 BEFORE: Final = -1
-"""The position of what was in the base: every effect is newer."""
+"""Position of pairs in the base: every effect is newer."""
 AFTER: Final = (1 << 63) - 1
-"""Of the cursor, which is in no effects, but in the base: that of the new state is newer than all."""
+"""Position of the cursor, which is in no effects, but in the base: that of the new state is newer
+than all."""
 ROWS: Final = "position LONG NOT NULL, key BINARY NOT NULL, value BINARY"
 WRITTEN: Final = (
     "first BINARY, last BINARY, pairs LONG, table STRING, table_bytes LONG, table_checksum LONG, "
     "sst STRING, sst_bytes LONG, sst_checksum LONG"
 )
 TABLE_BYTES: Final = 16 << 20
-"""Of keys and values in one file: as files of a store are (`StoreSettings.file_bytes`), and what a task has in memory."""
+"""Bytes of keys and values in one file: as in files of a store (`StoreSettings.file_bytes`), and
+what a task has in memory."""
 _COLUMNS: Final = ["key", "value"]
 _ARROW_ROWS: Final = pa.schema([("position", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
 
@@ -46,16 +48,16 @@ class Source:
     """One Parquet file with effects, or with pairs."""
 
     url: str
-    """Of its directory."""
+    """URL of its directory."""
     name: str
     checksum: int | None = None
-    """CRC32C; None: nobody knows, and its pages have some."""
+    """CRC32C. None if unknown; its pages have checksums then."""
     is_base: bool = False
 
 
 @attrs.frozen
 class WrittenTable:
-    """What a task has written of a range of keys: the same pairs as Parquet and as an SST file."""
+    """One range of keys as written by a task: the same pairs as Parquet and as an SST file."""
 
     first: bytes
     last: bytes
@@ -76,21 +78,23 @@ def fold(
     ranges: int,
     table_bytes: int = TABLE_BYTES,
 ) -> list[WrittenTable]:
-    """Write the state that the sources come to.
+    """Merge the sources, and write the state.
 
     Args:
         spark: the session.
         sources: the base, and all chunks that follow it.
         cursor: one more pair of the state, newer than any other one of its key.
-        url: of the directory that the files go to.
-        ranges: into so many ranges of keys, at most.
-        table_bytes: of one file, about.
+        url: directory for the files.
+        ranges: most ranges of keys.
+        table_bytes: approximate bytes of one file.
 
     Returns:
-        What was written, in order of the keys. Other files there are of attempts that do not count.
+        The written tables, in order of the keys. Other files there are of attempts that do not
+        count.
 
     Raises:
-        CorruptionError: a source is not what its checksum says (within what Spark raises, as every error of a task).
+        CorruptionError: a source does not have its checksum (wrapped by Spark, as every error of a
+            task).
     """
     rows = _rows(spark, sources).unionByName(_one(spark, *cursor))
     newest = rows.groupBy("key").agg(f.max(f.struct("position", "value")).alias("newest"))
@@ -101,7 +105,7 @@ def fold(
 
 
 def _rows(spark: SparkSession, sources: Sequence[Source]) -> DataFrame:
-    """One task for each file."""
+    """Rows of the sources, one task for each file."""
     numbers = spark.range(0, len(sources), 1, max(1, len(sources)))
     return numbers.mapInArrow(partial(read_sources, tuple(sources)), ROWS)
 
@@ -111,7 +115,7 @@ def _one(spark: SparkSession, key: bytes, value: bytes) -> DataFrame:
 
 
 def _written(row: dict[str, Any]) -> WrittenTable:
-    """Spark's binary columns come as bytearrays."""
+    """A row as a table: Spark's binary columns come as bytearrays."""
     return WrittenTable(**{**row, "first": bytes(row["first"]), "last": bytes(row["last"])})
 
 
@@ -119,7 +123,7 @@ def _written(row: dict[str, Any]) -> WrittenTable:
 
 
 def read_sources(sources: Sequence[Source], numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of the sources with these numbers."""
+    """Rows of the sources with these numbers."""
     for batch in numbers:
         for number in batch.column("id").to_pylist():
             yield from _read(sources[number]).to_batches()
@@ -138,7 +142,7 @@ def _read(source: Source) -> pa.Table:
 
 
 def write_ranges(url: str, size: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write a sorted range, a file after the other; yields a row for each of them."""
+    """Write a sorted range, one file after the other; yields a row for each of them."""
     rows = [attrs.asdict(write_part(url, pa.Table.from_batches(part))) for part in parts(batches, size)]
     yield from pa.Table.from_pylist(rows, _WRITTEN_ROWS).to_batches()
 

@@ -1,7 +1,8 @@
-"""Puts what tasks have written together to a store, compares it with that of the replay, and makes it a compaction.
+"""Publication: assembles the tables of tasks into a store, compares it with that of the replay, and
+publishes a compaction.
 
-The tables of a compaction become files of its store as they are: RocksDB takes them in without rewriting one. So what is uploaded
-here is what RocksDB needs besides: a few kilobytes.
+The tables of a compaction become files of its store unchanged: RocksDB ingests them without
+rewriting one. Only the few kilobytes that RocksDB needs besides are uploaded here.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from virtuallog_loglets.archive.drivers.files import Files
 
 @attrs.frozen(kw_only=True)
 class ReplayedState:
-    """What the replay came to: what the compaction must be."""
+    """Result of the replay, which the compaction must equal."""
 
     cluster: bytes
     position: LogPosition
     time_ms: int
     engines: tuple[str, ...]
-    """Enabled there."""
+    """Engines enabled there."""
     digests: Mapping[str, str]
     pairs: int
 
@@ -42,16 +43,16 @@ class ReplayedState:
 async def publish(
     place: CompactionStore, played: ReplayedState, written: Sequence[WrittenTable], work: Path
 ) -> Manifest:
-    """Make it a compaction; on return it is one, and every file of it has been read back.
+    """Publish a compaction; on return every file of it has been read back.
 
     Args:
-        place: where its files are.
-        played: what it must be.
+        place: location of its files.
+        played: the expected state.
         written: its tables, in order of their keys.
-        work: a directory of which nobody else knows; removed in the end.
+        work: private directory; removed in the end.
 
     Raises:
-        CorruptionError: what was written is not what the replay says; nothing is published.
+        CorruptionError: the tables differ from the replay; nothing is published.
         VirtualLogError: as `Files`, and of the disk.
     """
     files = place.files(played.cluster, played.position)
@@ -93,7 +94,7 @@ async def _fetched(files: Files, each: WrittenTable, path: Path) -> Path:
 
 
 def _make(folder: Path) -> None:
-    """Empty: what is there was left by somebody who was killed."""
+    """Create the directory empty: its content is a killed run's."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
 
@@ -115,7 +116,7 @@ async def _content(files: Files, name: str, size: int, checksum: int) -> bytes:
 
 
 def _check_pairs(store: Path, played: ReplayedState) -> None:
-    """All of them, in the order of RocksDB."""
+    """Compare all pairs, in the order of RocksDB."""
     fold = StateDigest()
     fold.add(pairs_of(store))
     if wrong := differences(fold.finish(), played.digests):
@@ -137,7 +138,7 @@ async def _stored(
 
 
 async def _remove_others(files: Files, manifest: Manifest) -> None:
-    """What attempts have left that do not count."""
+    """Remove files of attempts that do not count."""
     named = {each.stored for each in manifest.store} | {table.stored for table in manifest.tables}
     for name in await files.list():
         if name not in named:

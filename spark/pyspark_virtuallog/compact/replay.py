@@ -1,7 +1,8 @@
-"""Plays the log into a store, and writes what each entry did. One task for the whole log: what an entry does depends on all before it.
+"""Replay of the log into a store, which writes down the effects of each entry. One task for the
+whole log: effects depend on all entries before.
 
-A chunk is durable before the store moves past it: the store never has anything of which the effects are lost. So after a kill
-what is missing is exactly what lies behind the store.
+A chunk is durable before the store moves past it: the store never has anything whose effects are
+lost. So after a kill exactly what lies behind the store is missing.
 """
 
 from __future__ import annotations
@@ -23,18 +24,19 @@ from virtuallog_database.replica.write_buffer import WriteBuffer
 from virtuallog_loglets.archive.drivers.files import Files
 
 CHUNK_BYTES: Final = 16 << 20
-"""Of keys and values in a chunk: held in memory meanwhile, some three times over; as much as one task of Spark reads at a time."""
+"""Bytes of keys and values in a chunk: held in memory, some three times over; as much as one task
+of Spark reads at a time."""
 _PAIRS_AT_ONCE: Final = 1024
 
 
 @attrs.define(eq=False)
 class ChunkReplay:
-    """Of one compaction.
+    """Replay for one compaction.
 
     Args:
-        log: to play.
-        store: what was played into so far.
-        files: where chunks are.
+        log: the log to play.
+        store: the store, with what was played so far.
+        files: files of chunks.
         chunk_bytes: see `CHUNK_BYTES`.
     """
 
@@ -44,13 +46,14 @@ class ChunkReplay:
     chunk_bytes: int = CHUNK_BYTES
 
     async def run(self, stop: LogPosition, tell: Callable[[int], None] = lambda position: None) -> None:
-        """Play up to `stop`. On return the store stands there, durably, and everything it did on the way is in chunks.
+        """Play up to `stop`. On return the store stands there, durably, and all effects on the way
+        are in chunks.
 
         Raises:
-            SnapshotNeededError: the log has been trimmed where it goes on.
+            SnapshotNeededError: the log has been trimmed at the cursor.
             CorruptionError: a part of it is lost.
             BinaryTooOldError: the database uses an engine that this program does not know.
-            VirtualLogError: as `scan`, `Files`, and of the disk. What is in chunks stays.
+            VirtualLogError: as `scan`, `Files`, and of the disk. Written chunks stay.
         """
         held = WriteBuffer(self.store)
         replay, pending = Replay(held), list[AppliedEffects]()
@@ -66,8 +69,8 @@ class ChunkReplay:
             tell(replay.cursor)
 
     async def dump(self) -> None:
-        """Write all that is in the store as if the entry before its cursor had put it there: for a store that did not come about
-        by playing the log from the beginning."""
+        """Write all pairs of the store as if the entry before its cursor had put them: for a store
+        that did not come about by playing the log from its beginning."""
         stop = int.from_bytes(self.store.get(CURSOR) or b"", "big")
         part, (start, end) = 0, EVERYTHING
         changes: dict[bytes, bytes | None] = {}

@@ -1,9 +1,12 @@
-"""What a compaction begins with: a store to play into, and what it stands on.
+"""Start of a compaction: a store to play into, and the state it is based on.
 
-the store of a former run, and chunks that lead to it       goes on there
-else the newest compaction, if the log still has what follows
-else an empty store, if the log begins at its beginning
-else a snapshot of a server, which is written down as one chunk: the first compaction of a log that was trimmed before
+In this order:
+
+* The store of a former run, if chunks lead to it: it is continued.
+* The newest compaction, if the log still has what follows.
+* An empty store, if the log begins at its beginning.
+* A snapshot of a server, which is written as one chunk: the first compaction of a log that was
+  trimmed before.
 """
 
 from __future__ import annotations
@@ -36,20 +39,21 @@ from virtuallog_database.snapshots.transfer import fetch
 from virtuallog_loglets.archive.drivers.files import Files
 
 NAME: Final = "compaction"
-"""Of the hold that keeps the log for compactions; and of who restores a snapshot for them."""
+"""Name of the hold that keeps the log for compactions, and of the replica name used to restore a
+snapshot for them."""
 RESTORE_SECONDS: Final = 600.0
-"""For a snapshot of a server: gigabytes over a network."""
+"""Timeout for a snapshot of a server: gigabytes over a network."""
 
 
 @attrs.define(eq=False)
 class StartState:
-    """Where it goes on."""
+    """Start of a compaction."""
 
     directory: RocksDirectory
-    """To be closed when all is played."""
+    """Directory of the store; to be closed when all is played."""
     store: LocalStore
     base: Manifest | None
-    """The compaction that is folded over; None: the chunks begin at 0."""
+    """The compaction to merge over. None if the chunks begin at 0."""
 
     @property
     def needed(self) -> LogPosition:
@@ -57,21 +61,21 @@ class StartState:
         return self.base.position if self.base is not None else read_cursor(self.store)
 
     async def close(self) -> None:
-        """The store, and with it the directory."""
+        """Close the store, and with it the directory."""
         await self.directory.close()
 
 
 async def begin(log: VirtualLog, place: CompactionStore, files: Files, path: Path) -> StartState:
-    """Find or make it.
+    """Find or make the start state.
 
     Args:
-        log: of the cluster; its services know `SNAPSHOTS`.
-        place: where compactions are.
-        files: where chunks are.
-        path: of the directory of the store, of which nobody else knows. What is in it is removed if it leads nowhere.
+        log: log of the cluster; its services must know `SNAPSHOTS`.
+        place: location of compactions.
+        files: files of chunks.
+        path: private directory of the store. Its content is removed if it cannot be used.
 
     Raises:
-        UnavailableError: the log was trimmed, and nobody gave a snapshot in time.
+        UnavailableError: the log was trimmed, and no server gave a snapshot in time.
         BinaryTooOldError: the last compaction was made by a later program.
         VirtualLogError: as `Files`, and of the disk.
     """
@@ -87,9 +91,9 @@ async def begin(log: VirtualLog, place: CompactionStore, files: Files, path: Pat
         cursor = read_cursor(store)
         continued = is_continued(chunks(await files.list()), base, cursor, trim_point)
         if continued:
-            # What those behind the store say is said again, in other pieces perhaps.
+            # The chunks behind the store are written again, perhaps in other pieces.
             await remove_chunks(files, lambda chunk: chunk.stop > cursor)
-    except BaseException:  # cancelled, too: else the directory stays locked while the process lives
+    except BaseException:  # also if cancelled: otherwise the directory stays locked while the process lives
         with trio.CancelScope(shield=True):
             await directory.close()
         raise
@@ -100,7 +104,8 @@ async def begin(log: VirtualLog, place: CompactionStore, files: Files, path: Pat
 
 
 def is_continued(found: Sequence[Chunk], base: Manifest | None, cursor: int, trim_point: int) -> bool:
-    """Whether a store at `cursor` can go on: everything between the base and the store is in chunks, and what follows in the log."""
+    """True if a store at `cursor` can continue: everything between the base and the store is in
+    chunks, and what follows is in the log."""
     start = base.position if base is not None else 0
     return cursor >= max(start, trim_point) and chain(found, start, cursor) is not None
 
@@ -119,7 +124,7 @@ async def _begin_anew(
         store = await directory.open()
         if base is None and trim_point > 0:
             await ChunkReplay(log, store, files).dump()
-    except BaseException:  # cancelled, too: else the directory stays locked while the process lives
+    except BaseException:  # also if cancelled: otherwise the directory stays locked while the process lives
         with trio.CancelScope(shield=True):
             await directory.close()
         raise
@@ -134,15 +139,15 @@ async def _install(directory: RocksDirectory, place: CompactionStore, base: Mani
 
 
 async def restore_snapshot(directory: RocksDirectory, log: VirtualLog, name: str) -> None:
-    """Make the newest snapshot that any server has the store of a directory, which is closed.
+    """Make the newest snapshot that any server has the store of a directory, whose store is closed.
 
     Args:
-        directory: of nobody else.
-        log: whose services know `SNAPSHOTS`.
-        name: of who asks; the log is held for him for a while.
+        directory: a private directory.
+        log: its services must know `SNAPSHOTS`.
+        name: name of the caller, for which the log is held for a while.
 
     Raises:
-        UnavailableError: nobody gave one in time.
+        UnavailableError: no server gave one in time.
         VirtualLogError: of the disk.
     """
     environment, register = log.view.environment, await log.view.current()

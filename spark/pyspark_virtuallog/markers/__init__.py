@@ -1,1 +1,2 @@
-"""Markers: which rows of a sink count. The writer appends them, committed readers and the audit look for them (docs/protocols/sink.md)."""
+"""Markers: entries that decide which rows of a sink count. The writer appends them, committed
+readers and the audit read them (docs/protocols/sink.md)."""

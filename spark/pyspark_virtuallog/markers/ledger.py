@@ -1,15 +1,16 @@
-"""Which markers count: of every query the first one of each batch, in the order of batches.                       Pure.
+"""Ledger of markers: for every query the first one of each batch counts, in the order of batches.
 
     position   100        140        230        260        310
     marker     q batch 5  q batch 6  q batch 5  q batch 6  q batch 7
     counts     yes        yes        no         no         yes
 
-A driver that was killed between its marker and Spark's checkpoint commits the batch once more after the restart, and a driver
-that was taken for dead may commit at any later time: what they append changes nothing. So an append needs no condition, and its
-unknown outcome no settling. Every reader comes to the same verdict, since this is a function of the log's prefix alone.
+A driver that was killed between its marker and Spark's checkpoint commits the batch once more after
+the restart. A driver that was taken for dead may commit at any later time. Their markers change
+nothing. So an append needs no condition, and its unknown outcome need not be settled. Every reader
+comes to the same verdict, since this is a function of the log's prefix alone.
 
-Each marker carries this function's value at a position that its writer had looked up to (`Checkpoint`). From there to the place
-it got others may have been first.
+Each marker carries this function's value at a position up to which its writer had read
+(`Checkpoint`). Between there and the marker's own position other markers may have been first.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from virtuallog.contract.types import LogPosition
 
 
 class Verdict(Enum):
-    """What a log says of a batch."""
+    """Verdict of the log on a batch."""
 
     OPEN = "no marker of it or of a later one counts"
     COMMITTED = "its marker counts"
@@ -37,22 +38,22 @@ class Ledger:
 
     position: LogPosition
     _heads: dict[QueryId, Head] = attrs.field(factory=dict)
-    """The one that was silent for longest is the first."""
+    """Heads by query, the longest silent one first."""
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> Ledger:
-        """As the writer of a marker knew it."""
+        """The ledger that the writer of a marker knew."""
         return cls(checkpoint.position, {head.query: head for head in checkpoint.heads})
 
     def verdict(self, query: QueryId, batch: int) -> Verdict:
-        """What the log below `position` says of a batch."""
+        """Verdict of the log below `position` on a batch."""
         head = self._heads.get(query)
         if head is None or head.batch < batch:
             return Verdict.OPEN
         return Verdict.COMMITTED if head.batch == batch else Verdict.SUPERSEDED
 
     def play(self, found: PlacedMarker) -> bool:
-        """Whether this marker counts; must be the next one in the log, at or behind `position`."""
+        """Take in the next marker, at or behind `position`; returns True if it counts."""
         assert found.position >= self.position
         self.position = LogPosition(found.position + 1)
         query, batch = found.marker.query, found.marker.batch
@@ -67,12 +68,13 @@ class Ledger:
         return True
 
     def play_to(self, markers: Iterable[PlacedMarker], position: LogPosition) -> None:
-        """Play all that is left below `position`, in order; what this ledger has passed already is passed over."""
+        """Take in all remaining markers below `position`, in order; those before this ledger's
+        position are skipped."""
         for found in markers:
             if self.position <= found.position < position:
                 self.play(found)
         self.position = max(self.position, position)
 
     def checkpoint(self) -> Checkpoint:
-        """To be carried by a marker behind it."""
+        """Checkpoint for a marker behind this ledger."""
         return Checkpoint(self.position, tuple(self._heads.values()))

@@ -1,9 +1,10 @@
-"""A marker: the entry that makes the rows of one batch of a sink visible, all at once.                            Pure.
+"""Marker: the entry that makes the rows of one batch of a sink visible, all at once.
 
     log   a a b a b b x x M          two partitions wrote as sessions a and b, an attempt that failed as x; M names a and b
 
-It also says what its writer had found of earlier markers (`Checkpoint`), so that nobody who wants to know reads the log from its
-start; `ledger.py` has the rules. A marker is alone in its batch of the log: who looks for markers opens no other.
+It also carries what its writer had found of earlier markers (`Checkpoint`), so that readers need
+not read the log from its start; `ledger.py` has the rules. A marker is alone in its batch of the
+log: a search for markers opens no other batch.
 
 Durable format, version 1, little-endian:
 
@@ -32,7 +33,7 @@ QueryId = NewType("QueryId", bytes)
 
 MAGIC: Final = b"VLMARKER"
 HEADS_MAX: Final = 1024
-"""How many streaming queries a log remembers: 32 KiB of a marker. The one that was silent for longest is forgotten."""
+"""Streaming queries that a log remembers: 32 KiB of a marker. The longest silent one is forgotten."""
 
 _PREFIX: Final = struct.Struct("<8sBBI")
 _BODY: Final = struct.Struct("<16sqQII")
@@ -44,19 +45,19 @@ _ALONE: Final = -1
 
 @attrs.frozen
 class Winner:
-    """An attempt of a task whose rows are to be seen: all entries of its session."""
+    """An attempt of a task whose rows are visible: all entries of its session."""
 
     session: SessionId
     first: LogPosition
     last: LogPosition
     entries: int
     bytes: int
-    """Of all payloads."""
+    """Bytes of all payloads."""
 
 
 @attrs.frozen
 class Head:
-    """The newest batch of a query that counts, and where its marker is."""
+    """The newest batch of a query that counts, and the position of its marker."""
 
     query: QueryId
     batch: int
@@ -69,18 +70,18 @@ class Checkpoint:
 
     position: LogPosition
     heads: tuple[Head, ...]
-    """The one that was silent for longest is the first; at most `HEADS_MAX`."""
+    """Heads of the queries, the longest silent one first; at most `HEADS_MAX`."""
 
 
 @attrs.frozen
 class Marker:
-    """What the driver of one batch appends when all its tasks have ended well."""
+    """Content of a marker, which the driver of a batch appends when all its tasks have succeeded."""
 
     query: QueryId
     batch: int | None
-    """Its number in the query. None: a job of its own, which nobody ever commits again."""
+    """Its number in the query. None for a single job, which is never committed again."""
     checkpoint: Checkpoint | None
-    """What its writer knew; always there if there is a batch."""
+    """Ledger known to its writer. None only if there is no batch."""
     winners: tuple[Winner, ...]
 
     def __attrs_post_init__(self) -> None:
@@ -107,18 +108,19 @@ class Marker:
 
 @attrs.frozen
 class PlacedMarker:
-    """A marker, and where it is."""
+    """A marker and its position."""
 
     position: LogPosition
     marker: Marker
 
 
 def parse_untrusted(payload: bytes) -> Marker:
-    """Open the payload of an entry.
+    """Parse the payload of an entry.
 
     Raises:
-        MalformedError: it is no marker.
-        UnsupportedError: a marker of a later version: who passed it over would not see its rows.
+        MalformedError: not a marker.
+        UnsupportedError: a marker of a later version: a reader that skipped it would not see its
+            rows.
     """
     try:
         magic, version, flags, checksum = _PREFIX.unpack_from(payload)
@@ -163,8 +165,8 @@ def _check_winners(winners: tuple[Winner, ...]) -> None:
 
 
 def marker_of(placed: PlacedBatch) -> PlacedMarker | None:
-    """The marker that a batch of the log is. None: it is none, be it one by its first bytes: whoever appended those has not
-    committed anything.
+    """The marker in a batch of the log. None if not a valid marker, even if it starts with the
+    marker magic: its writer has not committed anything.
 
     Raises:
         UnsupportedError: a marker of a later version.
@@ -178,5 +180,5 @@ def marker_of(placed: PlacedBatch) -> PlacedMarker | None:
         return None
     looked = marker.checkpoint.position if marker.checkpoint is not None else 0
     if looked > position or max(winner.last for winner in marker.winners) >= position:
-        return None  # nobody can have written this there
+        return None  # no writer can have known this there
     return PlacedMarker(position, marker)

@@ -1,8 +1,9 @@
-"""Finds markers in the log: all of a range, and what is known at the tail.
+"""Search for markers in the log: all of a range, and the ledger at the tail.
 
-A range is read as a whole, since nothing in a log says where its markers are; of a batch that is no marker only its first bytes
-are looked at. What is known at the tail is found backwards: the nearest marker that carries a checkpoint has nearly all of it.
-Only who commits the first batch of the first query of a log reads all of that.
+A range is read as a whole, since nothing in a log says where its markers are; of other batches only
+the first bytes are looked at. The ledger at the tail is found backwards: the nearest marker with a
+checkpoint has nearly all of it. Only the first commit of the first query of a log reads all of that
+log.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from virtuallog.contract.errors import CorruptionError, TrimmedError
 from virtuallog.contract.types import Gap, GapKind, LogPosition, PlacedBatch
 
 FIRST_STEP: Final = 1 << 12
-"""How many positions the first look backwards takes; each further one takes twice as many as all before."""
+"""Positions of the first look backwards; each further one takes twice as many as all before."""
 
 
 @attrs.frozen
 class FoundMarkers:
-    """The markers of a range, in order, and what was missing there."""
+    """The markers of a range, in order, and the missing part of the range."""
 
     markers: list[PlacedMarker]
     trimmed_to: LogPosition | None = None
-    """The range began with something trimmed, up to here."""
+    """End of the trimmed part at the start of the range. None if nothing is trimmed."""
 
     def check_whole(self) -> None:
-        """Raises TrimmedError: the range began with something trimmed."""
+        """Raises TrimmedError: the start of the range is trimmed."""
         if self.trimmed_to is not None:
             raise TrimmedError(self.trimmed_to)
 
@@ -44,7 +45,8 @@ async def find_markers(
     *,
     may_miss: bool = False,
 ) -> FoundMarkers:
-    """All markers in [start, stop), oldest first. `may_miss`: what is lost is passed over, perhaps with markers.
+    """All markers in [start, stop), oldest first. `may_miss`: lost positions are skipped, perhaps
+    with markers.
 
     Raises:
         RetryableError: nothing could be read for `patience` seconds.
@@ -68,9 +70,10 @@ async def find_markers(
 async def find_ledger(
     log: VirtualLog, tail: LogPosition, near: LogPosition | None = None, patience: float = RETRY_LIMIT_SECONDS
 ) -> Ledger:
-    """What markers below `tail` say. `near`: the first look goes back to some positions before that one, if given.
+    """Ledger of the markers below `tail`. `near`: the first look goes back to some positions before
+    that one, if given.
 
-    What has been trimmed is taken for never written. Errors as of `find_markers`.
+    Trimmed positions count as never written. Errors as of `find_markers`.
     """
     newest = await _find_newest(log, tail, FIRST_STEP + max(0, tail - (tail if near is None else near)), patience)
     if newest is None or newest.marker.checkpoint is None:
@@ -82,7 +85,8 @@ async def find_ledger(
 
 
 async def _find_newest(log: VirtualLog, tail: LogPosition, step: int, patience: float) -> PlacedMarker | None:
-    """The newest marker that carries a checkpoint. Those of jobs of their own do not, and are none of a ledger's business."""
+    """The newest marker with a checkpoint. None if there is none. Markers of single jobs have none,
+    and do not concern a ledger."""
     trimmed, stop = await log.find_trim_point(), tail
     while stop > trimmed:
         start = LogPosition(max(trimmed, stop - step))

@@ -1,1 +1,2 @@
-"""Reads: what Spark calls for `spark.read` and `spark.readStream`, from options and offsets over the plan to rows."""
+"""Reads: `spark.read` and `spark.readStream`, from options and offsets over the plan
+(`task_plan.py`) to rows."""

@@ -1,16 +1,20 @@
-"""The archived beginning of a log, read by Spark's own reader of Parquet: no row passes through Python.
+"""The archived beginning of a log, read by Spark's own reader of Parquet: no row passes through
+Python.
 
     chain   |--- archive ---|--- archive ---|-- native --|-- native -->
             |<------ `read_archives` ------>|<-- spark.read.format("virtuallog"), startingOffsets = stop
             ^ first position that is not trimmed
 
-`spark.read.format("virtuallog")` reads archives as well, at the price of a source in Python: each row goes through a socket and is
-made anew by Java. This way costs a third of that (docs/performance.md), and an archive is checked as much: the manifest by its
-checksum in the chain, the footer of each file by its checksum in the manifest, both here, on the driver; each page by its own, by
-whoever reads it. It is for filesystems that Spark knows by the same URL as fsspec: `file://`, `hdfs://`, or `s3a://` for both.
+`spark.read.format("virtuallog")` reads archives as well, at the price of a source in Python: each
+row goes through a socket and is rebuilt by Java. This way costs a third of that
+(docs/performance.md). An archive is checked as much: the manifest by its checksum in the chain, the
+footer of each file by its checksum in the manifest (both here, on the driver), each page by its
+own, when it is read. It is for filesystems that Spark knows by the same URL as fsspec: `file://`,
+`hdfs://`, or `s3a://` for both.
 
-What is different from the other table: there are no columns `segment` and `loglet`; what is read is the files that the chain named
-when this was called, so a trim meanwhile makes a query fail, and there is no copy to fall back on if one is damaged.
+Differences to the other table: there are no columns `segment` and `loglet`. The files are those of
+the chain at the time of the call, so a trim meanwhile makes a query fail, and there is no other
+copy to read if one is damaged.
 """
 
 from __future__ import annotations
@@ -44,34 +48,36 @@ _STORED: Final = StructType(
         StructField("gap", StringType()),
     ]
 )
-"""Of the columns of `virtuallog_loglets.archive.core.rows.SCHEMA` those that the other table has, too."""
+"""Columns of `virtuallog_loglets.archive.core.rows.SCHEMA` that the other table has, too."""
 _CHECKED: Final = {"parquet.page.verify-checksum.enabled": "true"}
 
 
 @attrs.frozen
 class Archived:
-    """What is archived of a log, without a hole, from its first position that is not trimmed."""
+    """The archived part of a log, without a hole, from its first position that is not trimmed."""
 
     frame: DataFrame
-    """Columns position, payload, time, session, sequence, size and gap, as of `spark.read.format("virtuallog")`."""
+    """Columns position, payload, time, session, sequence, size and gap, as of
+    `spark.read.format("virtuallog")`."""
     start: int
-    """Nothing is below: `start == stop` if nothing is archived."""
+    """First position; `start == stop` if nothing is archived."""
     stop: int
-    """First position that is not archived: where to go on, with `startingOffsets`."""
+    """First position that is not archived: continue there, with `startingOffsets`."""
 
 
 def read_archives(spark: SparkSession, cluster: str | Path, cluster_id: str | None = None) -> Archived:
-    """The archived beginning of a log as a table. Nothing but manifests and footers is read here.
+    """The archived beginning of a log as a table. Only manifests and footers are read here.
 
     Args:
-        spark: whose workers reach the places of the archives.
+        spark: its workers must reach the locations of the archives.
         cluster: path of the cluster file.
-        cluster_id: in hexadecimal digits; another cluster is refused. None: whichever it is.
+        cluster_id: in hexadecimal digits; another cluster is refused. None for any cluster.
 
     Raises:
         WrongRecipientError: it is another cluster.
-        UnavailableError: no majority of those that keep the register answered.
-        CorruptionError, MalformedError: an archive is not what the chain means. Nothing of it is read.
+        UnavailableError: no majority of the register's servers answered.
+        CorruptionError, MalformedError: an archive is not the one in the chain. Nothing of it is
+            read.
         VirtualLogError: as `connect`, and `virtuallog_loglets.archive.drivers.files.Files`.
     """
     segments, files, paths = _archived(cluster, cluster_id), list[DataFile](), list[str]()
@@ -87,13 +93,13 @@ def read_archives(spark: SparkSession, cluster: str | Path, cluster_id: str | No
     if not files:
         return Archived(_with_size(spark.createDataFrame([], _STORED)), start, stop)
     stored = spark.read.schema(_STORED).options(**_CHECKED).parquet(*paths)
-    if files[0].start < start:  # else positions need not even be decoded where nobody wants them
+    if files[0].start < start:  # otherwise positions need not even be decoded if no query wants them
         stored = stored.where(col("position") >= start)
     return Archived(_with_size(stored), start, stop)
 
 
 def _archived(cluster: str | Path, cluster_id: str | None) -> list[Segment]:
-    """The segments at the beginning of the chain that are archives."""
+    """The archived segments at the beginning of the chain."""
     with connect_blocking(
         with_own_certificate(read_cluster_file(Path(cluster)), os.environ),
         settings=READS_ONLY,

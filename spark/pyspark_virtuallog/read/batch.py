@@ -1,4 +1,4 @@
-"""Batch reads: what Spark calls for `spark.read.format("virtuallog")`."""
+"""Batch reader: implements `spark.read.format("virtuallog")`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from pyspark_virtuallog.read.task_reader import read_task
 
 
 class LogReader(DataSourceReader):
-    """Reads a range. It is planned once for each `load()`: `latest` is the tail as of the first action."""
+    """Reads a range. It is planned once for each `load()`: `latest` is the tail as of the first
+    action."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         check_schema(schema)
@@ -29,9 +30,9 @@ class LogReader(DataSourceReader):
         self.wanted = EVERYTHING
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The tasks; one of nothing if there is nothing to read, as Spark would make one up."""
+        """The tasks; an empty one if there is nothing to read, as Spark would make one up."""
         resolver = Resolver.of(self.options)
-        resolver.log()  # if nobody is there, that is said at once; what fails from here on is tried again
+        resolver.log()  # an absent cluster is reported at once; later failures are retried
         tasks = with_retries(self.options.patience_seconds, partial(self._plan, resolver))
         return [InputPartition(task) for task in tasks] or [InputPartition(None)]
 
@@ -46,21 +47,23 @@ class LogReader(DataSourceReader):
 
 
 class PushdownReader(LogReader):
-    """The same, which also takes filters. A class of its own: Spark refuses a reader that can do this while
-    `spark.sql.python.filterPushdown.enabled` is false, as it is by default.
+    """A reader that also takes filters. A class of its own: Spark refuses such a reader while
+    `spark.sql.python.filterPushdown.enabled` is false, the default.
 
-    PySpark up to 4.3.0 keeps this reader, narrowed as it is, with the table (`PythonDataSourceV2.readInfo`) and gives it to every other
-    scan of it, which then lacks rows. So users must promise that there is none (`ReadOptions.single_scan`): nothing that a reader is told
-    tells a second scan from the first."""
+    PySpark up to 4.3.0 keeps this reader, narrowed by its filters, with the table
+    (`PythonDataSourceV2.readInfo`) and gives it to every other scan of the table, which then lacks
+    rows. A reader cannot tell a second scan from the first, so users must promise that there is
+    none (`ReadOptions.single_scan`).
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 -- named by Spark
-        """Take those that `filters.take` takes; gives back the others."""
+        """Take the filters that `filters.take` takes; returns the others."""
         self.wanted, others = take(filters)
         return others
 
 
 def read_partition(partition: InputPartition, schema: StructType, wanted: RowFilter) -> Iterator[pa.RecordBatch]:
-    """The rows of what `partitions` has made, batch or stream."""
+    """The rows of a partition that `partitions` has made, batch or stream."""
     if partition.value is None:
         return iter(())
     return read_task(partition.value, to_arrow_schema(schema, timezone="UTC"), wanted)

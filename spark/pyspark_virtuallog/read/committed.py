@@ -1,13 +1,15 @@
-"""Which rows a reader with `isolationLevel=read_committed` sees: those of the attempts that a marker names.
+"""Rows visible to a reader with `isolationLevel=read_committed`: those of the attempts that a
+marker names.
 
     position   0 1 2 3 4 5   6    7 8 9   10    11
     log        a a x a b x   M1   b b x   M2    c        M1 names a, M2 names b; x failed, c is under way
     [0, 7)     a a   a                                   a row becomes visible with its marker
     [7, 12)            b          b b                    also one below the range
 
-A range [start, stop) stands for the *markers* in it. The rows that they name lie below their marker, possibly below `start`; rows
-in the range whose marker lies at `stop` or later come with a later range. So ranges that lie side by side show every row once,
-and the positions of the rows of a range need not be in it.
+A range [start, stop) stands for the *markers* in it. The rows that they name lie below their
+marker, possibly below `start`. Rows in the range whose marker lies at `stop` or later come with a
+later range. So adjacent ranges show every row once, and the positions of a range's rows need not be
+in it.
 """
 
 from __future__ import annotations
@@ -28,17 +30,18 @@ from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.contract.types import LogPosition
 
 MERGE_POSITIONS: Final = 1 << 12
-"""Winners with less between them are read in one go: a few entries too many cost less than one more request."""
+"""Winners with fewer positions between them are read in one go: a few entries too many cost less
+than one more request."""
 
 
 @attrs.frozen
 class Visible:
-    """A part of the log, and whose entries in it are visible."""
+    """A part of the log, and the sessions whose entries in it are visible."""
 
     start: LogPosition
     stop: LogPosition
     winners: tuple[Winner, ...]
-    """In the order of their first positions."""
+    """Winners in the order of their first positions."""
 
 
 def plan(
@@ -49,19 +52,20 @@ def plan(
     patience: float = RETRY_LIMIT_SECONDS,
     may_miss: bool = False,
 ) -> list[Visible]:
-    """What becomes visible in [start, stop): parts in order of their positions, no two overlap. All below `stop` must be written.
+    """Parts that become visible in [start, stop): in order of their positions, without overlap. All
+    below `stop` must be written.
 
-    Reads the range once, and as much below it as the writer of its first marker had not looked at.
+    Reads the range once, and below it what the writer of its first marker had not looked at.
 
     Args:
-        log: to read.
+        log: the log to read.
         start: first position whose marker counts here.
         stop: one past the last one.
-        patience: how long to try again while nothing answers, in seconds.
-        may_miss: whether it is all right that a part of the range has been trimmed or lost, perhaps with markers.
+        patience: seconds of retries while no server answers.
+        may_miss: True if a part of the range may be trimmed or lost, perhaps with markers.
 
     Raises:
-        TrimmedError: so it is, and it is not.
+        TrimmedError: a part of the range is trimmed, and `may_miss` is False.
         RetryableError: nothing could be read for `patience` seconds.
         CorruptionError: a part of the range is lost, and must not be.
         UnsupportedError: a marker of a later version.
@@ -77,7 +81,7 @@ async def find_visible(
     *,
     may_miss: bool = False,
 ) -> list[Visible]:
-    """`plan` for those that run trio."""
+    """`plan` for callers that run trio."""
     found = await find_markers(log, start, stop, patience, may_miss=may_miss)
     if not may_miss:
         found.check_whole()
@@ -88,8 +92,8 @@ async def find_visible(
 async def _ledger_at(
     log: VirtualLog, start: LogPosition, markers: list[PlacedMarker], patience: float, *, may_miss: bool
 ) -> Ledger:
-    """The ledger that the first marker with a checkpoint needs: as its writer knew it, and what got in between below `start`.
-    What is missing there has been trimmed, and nobody can know it any more."""
+    """The ledger that the first marker with a checkpoint needs: that of its writer, and the markers
+    since then below `start`. Missing positions there are trimmed, and cannot be known any more."""
     checkpoint = next((each.marker.checkpoint for each in markers if each.marker.checkpoint is not None), None)
     if checkpoint is None:
         return Ledger(start)
@@ -102,7 +106,7 @@ async def _ledger_at(
 
 
 def parts_of(winners: Collection[Winner]) -> list[Visible]:
-    """The parts of the log that these lie in."""
+    """Parts of the log in which the winners lie."""
     parts: list[Visible] = []
     together: list[Winner] = []
     stop = 0
@@ -116,7 +120,7 @@ def parts_of(winners: Collection[Winner]) -> list[Visible]:
 
 
 def rows_of(table: pa.Table, sessions: Collection[bytes]) -> pa.Table:
-    """The rows of an Arrow table (`virtuallog_loglets.archive.core.rows.SCHEMA`, or at least its column `session`) that these sessions wrote. Gaps
-    are of no session."""
+    """Rows of an Arrow table (`virtuallog_loglets.archive.core.rows.SCHEMA`, or at least its column
+    `session`) that these sessions wrote. Gaps are of no session."""
     column = table.column("session")
     return table.filter(pc.is_in(column, value_set=pa.array(sorted(sessions), column.type)))

@@ -1,8 +1,9 @@
-"""Filters that Spark hands over, so that what they drop is not carried into the JVM, and ranges that they exclude are not read.
+"""Filters that Spark pushes down: dropped rows are not carried into the JVM, and excluded ranges
+are not read.
 
-A filter that is taken is applied here, exactly as SQL means it, and nowhere else: a comparison with null is not true. Positions are
-looked at when a read is planned, so they cost nothing; all others when rows have been read. Times need that, too: they follow the
-positions only about.
+A filter that is taken is applied here, exactly as in SQL, and nowhere else: a comparison with null
+is not true. Filters on positions are applied when a read is planned, so they cost nothing; all
+others when rows have been read. Times need that, too: they follow the positions only approximately.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _COMPARISONS: Final[dict[type[Filter], str]] = {
     LessThan: "less",
     LessThanOrEqual: "less_equal",
 }
-"""Filter -> function of Arrow."""
+"""Function of Arrow for each class of filter."""
 
 
 @attrs.frozen
@@ -49,11 +50,11 @@ class Condition:
 
     column: str
     function: str
-    """Of `pyarrow.compute`; `is_in` has a tuple as its value, `is_null` and `is_valid` none."""
+    """Name in `pyarrow.compute`; `is_in` has a tuple as its value, `is_null` and `is_valid` none."""
     value: Any = None
 
     def mask(self, column: pa.Array) -> pa.Array:
-        """Which rows fulfil it; null is no."""
+        """True for rows that fulfil the condition; null is False."""
         if self.function in {"is_null", "is_valid"}:
             return pc.call_function(self.function, [column])
         if self.function == "is_in":
@@ -63,12 +64,12 @@ class Condition:
 
 @attrs.frozen
 class RowFilter:
-    """What all filters together leave."""
+    """Conjunction of filters."""
 
     range: tuple[int, int] = (0, LOG_STOP)
-    """From which position on, and up to which."""
+    """Range of positions [start, stop)."""
     conditions: tuple[Condition, ...] = ()
-    """On rows."""
+    """Conditions on rows."""
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of a batch that fulfil all conditions."""
@@ -81,7 +82,7 @@ EVERYTHING: Final = RowFilter()
 
 
 def take(filters: Iterable[Filter]) -> tuple[RowFilter, Sequence[Filter]]:
-    """What the filters leave, and those of them that Spark has to apply itself."""
+    """Split filters into the RowFilter of those taken, and those that Spark has to apply itself."""
     wanted, others = RowFilter(), []
     for each in filters:
         condition = _condition(each)
@@ -95,7 +96,7 @@ def take(filters: Iterable[Filter]) -> tuple[RowFilter, Sequence[Filter]]:
 
 
 def _condition(given: Filter) -> Condition | None:
-    """None: it is of a sort that is not taken."""
+    """Condition of a filter. None if its kind is not taken."""
     path: tuple[str, ...] = getattr(given, "attribute", ())
     column = path[0].lower() if len(path) == 1 else ""
     if column not in _COLUMNS:

@@ -1,12 +1,12 @@
-"""Where a read begins or ends: as options spell it, and as checkpoints of streams keep it.                               Pure.
+"""Start and end of a read: the spelling in options, and the form in checkpoints of streams.
 
     earliest                          the first position that is not trimmed
     latest                            the tail
     4711                              a position
     {"cluster": "c3..", "position": 4711}   a position of that cluster only: what a stream commits
 
-A position says nothing by itself: after a mistake in a path it would be read from another log, without complaint. So whatever
-is kept for later carries the cluster's id.
+A position alone says nothing about its log: after a mistake in a path it would be read from another
+log, without complaint. So every stored position carries the cluster's id.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from virtuallog.contract.errors import InvalidSettingError, MalformedError
 from virtuallog.contract.types import POSITION_MAX
 
 _SHOWN: Final = 100
-"""Characters of what an error refuses."""
+"""Characters of a refused text that an error shows."""
 
 
 class End(enum.Enum):
-    """One end of what the log holds now."""
+    """One end of the log as it is now."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -38,7 +38,7 @@ class At:
 
     position: int
     cluster: str | None = None
-    """Whose, in hexadecimal digits, if that was said."""
+    """Cluster id in hexadecimal digits. None if not given."""
 
 
 @attrs.frozen
@@ -46,7 +46,7 @@ class Since:
     """The position that belongs to a time of day."""
 
     milliseconds: int
-    """Since the epoch."""
+    """Milliseconds since the epoch."""
 
 
 Place: TypeAlias = End | At | Since
@@ -54,22 +54,23 @@ Place: TypeAlias = End | At | Since
 
 @attrs.frozen
 class Offset:
-    """A position of a cluster's log: everything below it has been read. Durable: it is in checkpoints of streams."""
+    """A position of a cluster's log: everything below it has been read. Durable: it is in
+    checkpoints of streams."""
 
     cluster: str
-    """Id of the cluster, in hexadecimal digits."""
+    """Cluster id in hexadecimal digits."""
     position: int
 
     def plain(self) -> dict[str, Any]:
-        """As Spark keeps it."""
+        """Plain values, as Spark keeps them."""
         return {"cluster": self.cluster, "position": self.position}
 
 
 def offset_untrusted(fields: object) -> Offset:
-    """What `plain` gave.
+    """Parse the result of `plain`.
 
     Raises:
-        MalformedError: it did not.
+        MalformedError: not such values.
     """
     found = _at_untrusted(fields)
     if found is None or found.cluster is None:
@@ -78,10 +79,10 @@ def offset_untrusted(fields: object) -> Offset:
 
 
 def parse_place(option: str, text: str) -> Place:
-    """The value of `startingOffsets` or `endingOffsets`.
+    """Parse the value of `startingOffsets` or `endingOffsets`.
 
     Raises:
-        InvalidSettingError: it is none of those above.
+        InvalidSettingError: it has none of the forms above.
     """
     if text.lower() in {end.value for end in End}:
         return End(text.lower())

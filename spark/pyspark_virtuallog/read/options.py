@@ -1,6 +1,6 @@
-"""The options of a read, checked before anything is done.
+"""Options of a read, checked before anything is done.
 
-Names and meanings are those of Spark's Kafka source where there is such a thing.
+Names and meanings are those of Spark's Kafka source where it has such an option.
 """
 
 from __future__ import annotations
@@ -20,40 +20,41 @@ _NEEDS_SINGLE_SCAN: Final = (
     "PySpark up to 4.3.0 gives every further scan of the table only what the filters of one have left, without an error. If it is scanned "
     'once for each load(), say so: .option("singleScan", "true")'
 )
-"""Nobody but the user knows: a scan without a filter asks nothing of a source, and tasks of two scans look alike (docs/spark.md)."""
+"""Error text. Only the user knows this: a scan without a filter asks nothing of a source, and tasks
+of two scans look alike (docs/spark.md)."""
 
 
 @attrs.frozen(kw_only=True)
 class ReadOptions:
-    """Of one reader, batch or stream. docs/spark.md says what each means for a user."""
+    """Options of one reader, batch or stream. docs/spark.md explains them for users."""
 
     cluster: str
     """Path of the cluster file, on the machine of the driver."""
     cluster_id: str | None = None
-    """Which cluster it must be, in hexadecimal digits."""
+    """Expected cluster id, in hexadecimal digits. None for any cluster."""
     start: Place = End.EARLIEST
     stop: Place = End.LATEST
     fail_on_data_loss: bool = True
     positions_per_partition: int | None = None
-    """None: chosen by `planning`."""
+    """Positions of a task. None if chosen by `task_plan`."""
     min_partitions: int = 1
     offsets_per_trigger: int | None = None
-    """At most so many positions a micro-batch; None: all there are."""
+    """Most positions of a micro-batch. None for all there are."""
     committed_only: bool = False
     hold: str | None = None
     """Stream only: name of the hold that keeps the log of a database for it."""
     pushdown: bool = False
     single_scan: bool = False
-    """The user has promised to scan what is loaded once."""
+    """True if the user has promised to scan the loaded table once."""
     patience_seconds: float = RETRY_LIMIT_SECONDS
-    """How long a task, or a stream, tries again while no server answers."""
+    """Seconds of retries of a task, or a stream, while no server answers."""
 
 
 def batch_options(given: Mapping[str, str]) -> ReadOptions:
-    """Those of `spark.read`.
+    """Parse the options of `spark.read`.
 
     Raises:
-        InvalidSettingError: one is not known, has a value that is none, or contradicts another.
+        InvalidSettingError: an option is unknown, has an invalid value, or contradicts another one.
     """
     options = _parse(given, _BOTH | _BATCH, _STREAM, "spark.readStream")
     if options.start is End.LATEST:
@@ -66,7 +67,8 @@ def batch_options(given: Mapping[str, str]) -> ReadOptions:
 
 
 def stream_options(given: Mapping[str, str]) -> ReadOptions:
-    """Those of `spark.readStream`; without `startingOffsets` it begins at the tail, as with Kafka.
+    """Parse the options of `spark.readStream`; without `startingOffsets` it begins at the tail, as
+    with Kafka.
 
     Raises: as `batch_options`.
     """
@@ -118,7 +120,7 @@ def _isolation(option: str, text: str) -> bool:
 
 _HOLD: Final = re.compile(r"[\w.-]{1,64}", re.ASCII)
 COMPACTION: Final = "compaction"
-"""`pyspark_virtuallog.compact` holds the log by this name."""
+"""Name of the hold of `pyspark_virtuallog.compact`."""
 _STARTS: Final = ("startingOffsets", "startingTimestamp")
 _BOTH: Final[dict[str, Option]] = {
     **CLUSTER,
@@ -140,7 +142,7 @@ _STREAM: Final[dict[str, Option]] = {
     "hold": ("hold", _hold_name),
 }
 NAMES: Final = (*_BOTH, *_BATCH, *_STREAM)
-"""Of all options, as they are documented."""
+"""Names of all options, as they are documented."""
 
 
 def _parse(

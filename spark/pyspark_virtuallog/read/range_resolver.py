@@ -1,4 +1,5 @@
-"""Asks the cluster what a read needs to know before it is planned: which log this is, where the read begins and ends."""
+"""Resolves the range of a read against the cluster, before it is planned: which log this is, where
+the read begins and ends."""
 
 from __future__ import annotations
 
@@ -22,23 +23,23 @@ from virtuallog.contract.types import LogPosition
 
 @attrs.frozen
 class Resolver:
-    """A reader's way to its cluster, on the driver."""
+    """A reader's access to its cluster, on the driver."""
 
     options: ReadOptions
     cluster: ClusterFile
-    """Where to look for the cluster; what executors are told."""
+    """Address of the cluster; executors get it, too."""
 
     @classmethod
     def of(cls, options: ReadOptions) -> Resolver:
-        """Reads the file.
+        """Read the cluster file.
 
         Raises:
-            InvalidSettingError: it cannot be.
+            InvalidSettingError: it cannot be read.
         """
         return cls(options, read_cluster_file(Path(options.cluster)))
 
     def start(self) -> Offset:
-        """Where the read begins.
+        """Start of the read.
 
         Raises:
             TrimmedError: that has been trimmed, and data must not be lost.
@@ -51,11 +52,11 @@ class Resolver:
         return self._offset(position)
 
     def stop(self) -> Offset:
-        """Where it ends. Errors as of `start`."""
+        """End of the read. Errors as of `start`."""
         return self._offset(self.position_of(self.options.stop))
 
     def tail(self) -> Offset:
-        """The end of what there is now."""
+        """Present tail of the log."""
         return self._offset(self.position_of(End.LATEST))
 
     def position_of(self, place: Place) -> int:
@@ -75,7 +76,8 @@ class Resolver:
                 return position
 
     def tasks(self, start: int, stop: int, wanted: RowFilter = EVERYTHING) -> list[ReadTask]:
-        """The tasks that read [start, stop), or what becomes visible there, as far as it is wanted.
+        """Tasks that read [start, stop), or what becomes visible there, as far as the filter wants
+        it.
 
         Raises:
             TrimmedError: a part of it has been trimmed by now, and data must not be lost.
@@ -102,7 +104,7 @@ class Resolver:
             raise WrongRecipientError("cluster", expected, found)
 
     def cluster_id(self) -> str:
-        """In hexadecimal digits; what the client knows of it, which asks nobody."""
+        """Cluster id in hexadecimal digits, as the client knows it; makes no call."""
         return self.log().run(_known).cluster.hex()
 
     def log(self) -> BlockingLog:
@@ -135,7 +137,7 @@ async def _known(log: VirtualLog) -> Register:
 
 
 def check_order(start: Offset, stop: Offset) -> None:
-    """Refuse a range that is turned round.
+    """Check that a range is not reversed.
 
     Raises:
         InvalidSettingError: it is.

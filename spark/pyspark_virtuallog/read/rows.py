@@ -1,4 +1,4 @@
-"""Rows of an archive, or of what a log has given, as the rows that Spark wants: whole columns, no loop per entry."""
+"""Conversion of rows of an archive or a log into rows for Spark: whole columns, no loop per entry."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from virtuallog.contract.types import GapKind
 from virtuallog_loglets.archive.core import rows
 
 _NEEDS: Final = {"size": "payload", "segment": "position", "loglet": "position"}
-"""Columns that are made of others, or only as long."""
+"""Columns that are derived from another one, or only have its length."""
 _ALWAYS: Final = ("position", "gap", "gap_stop")
-"""What is looked at on the way: what is missing, how far this is."""
+"""Columns that are always needed: for missing positions, and for progress."""
 
 
 def source_columns(names: Sequence[str], *, with_sessions: bool = True) -> list[str]:
-    """Which columns of `virtuallog_loglets.archive.core.rows.SCHEMA` are needed for these of ours, and those of whose entries they are, if that is looked
-    at: what is not needed is not decoded."""
+    """Columns of `virtuallog_loglets.archive.core.rows.SCHEMA` that these columns of ours need,
+    with those of the session if it is checked. Others are not decoded."""
     needed = {_NEEDS.get(name.lower(), name.lower()) for name in names} | set(_ALWAYS)
     needed |= {"session"} if with_sessions else set()
     return [name for name in rows.SCHEMA.names if name in needed]
@@ -36,17 +36,17 @@ def batch_of(table: pa.Table, part: Part, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def stop_of(table: pa.Table) -> int:
-    """One past the last position that the rows tell of."""
+    """One past the last position that the rows cover."""
     last = table.num_rows - 1
     gap_stop = table.column("gap_stop")[last].as_py()
     return int(gap_stop) if gap_stop is not None else int(table.column("position")[last].as_py()) + 1
 
 
 def check_whole(table: pa.Table) -> None:
-    """Refuse rows of which something is missing.
+    """Check that no position is missing.
 
     Raises:
-        TrimmedError: it has been trimmed.
+        TrimmedError: a position has been trimmed.
         CorruptionError: every copy is gone.
     """
     gaps = table.column("gap")

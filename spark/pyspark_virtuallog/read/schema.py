@@ -1,4 +1,4 @@
-"""The columns of the table: one row an entry, or a gap.
+"""Columns of the table: one row for an entry, or for a gap.
 
     position | payload  time  session  sequence  size | segment  loglet | gap
        7     | b"a"     ...   0x5e..   41        1    | 4.1      native |
@@ -7,8 +7,8 @@
 
 This module imports nothing of ours, as Spark asks for the schema in processes that do nothing else.
 
-Spark has no way to tell a source of Python which columns a query needs, so a reader that needs few names them:
-`.schema("position LONG, time TIMESTAMP")`.
+Spark does not tell a source in Python which columns a query needs. So a user who needs few names
+them: `.schema("position LONG, time TIMESTAMP")`.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ SCHEMA: Final = StructType(
         StructField("gap", StringType()),
     ]
 )
-"""Every column, in order. Segment and loglet are null where the chain no longer reaches: below its start."""
+"""Every column, in order. Segment and loglet are null where the chain no longer reaches: below its
+start."""
 
 
 def check_schema(schema: StructType) -> None:
-    """Refuse what a read cannot give: any of our columns, each once and with its own type, may be asked for, in any order.
+    """Check a requested schema: any of our columns, each once and with its own type, in any order.
 
     Raises:
         InvalidSettingError: it asks for something else.

@@ -1,7 +1,8 @@
-"""Streams: what Spark calls for `spark.readStream.format("virtuallog")`.
+"""Stream reader: implements `spark.readStream.format("virtuallog")`.
 
-A micro-batch is a range of positions, decided before it is read and kept in the checkpoint with the id of the cluster. Positions never
-change and entries never either, whatever the chain does meanwhile, so a batch that is run again reads the same.
+A micro-batch is a range of positions, decided before it is read and kept in the checkpoint with the
+id of the cluster. Positions and entries never change, even if the chain does, so a repeated batch
+reads the same.
 """
 
 from __future__ import annotations
@@ -32,32 +33,35 @@ ResultT = TypeVar("ResultT")
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows a log. It waits for a cluster that does not answer, as long as the option `patienceSeconds` says."""
+    """Follows a log. Waits for a cluster that does not answer, as long as the option
+    `patienceSeconds` says."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         check_schema(schema)
         self.options = options
         self.schema = schema
         self._target: Offset | None = None
-        """Where it ends, if only what is available now is wanted."""
+        """End of the stream if only what is available now is wanted. None otherwise."""
         self._tail: Offset | None = None
-        """As of the last look."""
+        """The tail as of the last look. None before the first one."""
         self._holder = StreamHold(options.hold, HoldPosition(options.patience_seconds)) if options.hold else None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- these are named by Spark
-        """Where a new stream begins; one that goes on has its checkpoint."""
+        """Start of a new stream; a resumed one has its checkpoint."""
         start = self._ask(Resolver.start)
         is_earliest = self.options.start is End.EARLIEST
         kept = self._hold(start, may_begin_later=is_earliest)
         return (attrs.evolve(start, position=kept) if is_earliest else start).plain()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """`maxOffsetsPerTrigger`. Spark has no word for positions; it only hands this back."""
+        """Limit of `maxOffsetsPerTrigger`. Spark has no unit for positions; it only passes this
+        back."""
         limit = self.options.offsets_per_trigger
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next micro-batch ends. Called at each trigger, also when nothing has come: it asks for the tail, and nothing else."""
+        """End of the next micro-batch. Called at each trigger, also when nothing has come: it asks
+        for the tail, and nothing else."""
         begin = offset_untrusted(start)
         tail = self._tail = self._ask(Resolver.tail)
         if begin.cluster != tail.cluster:
@@ -70,27 +74,29 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Offset(begin.cluster, bounded(begin, end.position, positions)).plain()
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """The tail: how far behind a stream is can be seen in its progress. Spark has asked for `latestOffset` right before."""
+        """The tail, so that the progress shows the lag of a stream. Spark has asked for
+        `latestOffset` right before."""
         return (self._tail or self._ask(Resolver.tail)).plain()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Nothing that is appended from now on is read."""
+        """Fix the end: nothing appended from now on is read."""
         self._target = self._ask(Resolver.tail)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The tasks of a micro-batch."""
+        """Tasks of a micro-batch."""
         begin, stop = self._checked(start), self._checked(end)
         self._hold(begin)
         tasks = self._ask(lambda resolver: resolver.tasks(begin.position, stop.position))
         return [InputPartition(task) for task in tasks]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """The batch that ended there is done. Spark says so when it plans the next one."""
+        """Note that the batch that ended there is done. Spark calls this when it plans the next
+        one."""
         if self._holder is not None:
             self._holder.commit(offset_untrusted(end).position)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a task."""
+        """Rows of a task."""
         return read_partition(partition, self.schema, EVERYTHING)
 
     def _checked(self, fields: dict[str, Any]) -> Offset:
@@ -100,7 +106,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset
 
     def _hold(self, start: Offset, *, may_begin_later: bool = False) -> int:
-        """Have the log kept for this stream, which reads from there on. Returns from where on it is."""
+        """Keep the log for this stream from `start` on. Returns the position from which on it is
+        kept."""
         if self._holder is None:
             return start.position
         log = self._resolver.log()
@@ -118,27 +125,27 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class RefusedStream(DataSourceStreamReader):
-    """One whose options or schema cannot be. PySpark up to 4.3.0 covers what is raised while a reader is made with an error of its own: so
-    this one is made, and says what is wrong as soon as it is asked for anything."""
+    """Stream with invalid options or schema. PySpark up to 4.3.0 hides an error raised while a
+    reader is made behind one of its own. So this reader is made, and raises at the first call."""
 
     def __init__(self, error: InvalidSettingError) -> None:
         self.error = error
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Of a new stream."""
+        """Raises the error for a new stream."""
         raise self.error
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Of one that goes on."""
+        """Raises the error for a resumed stream."""
         raise self.error
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Nothing is planned."""
+        """Never called: nothing is planned."""
         raise self.error
 
 
 def stream_reader(given: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
-    """For `DataSource.streamReader`."""
+    """Implements `DataSource.streamReader`."""
     try:
         return LogStreamReader(stream_options(given), schema)
     except InvalidSettingError as error:

@@ -1,4 +1,5 @@
-"""Places and moves the hold of a stream (option `hold`), on the driver. `holding.py` decides where."""
+"""Places and moves the hold of a stream (option `hold`), on the driver. `hold_position.py` decides
+the position."""
 
 from __future__ import annotations
 
@@ -17,12 +18,13 @@ from virtuallog.runtime.clock import SystemClock
 from virtuallog_database.control.client import find_hold, place_hold
 
 FLOORS_MAX: Final = 10
-"""Tries to begin where the log still begins: each fails only if servers have agreed on a trim since the one before, minutes apart."""
+"""Tries to begin where the log still begins: each fails only if servers have agreed on a trim since
+the one before, minutes apart."""
 
 
 @attrs.define(eq=False)
 class StreamHold:
-    """Of one run of a query. Spark pickles it with the reader, for tasks, which do not use it."""
+    """Hold of one run of a query. Spark pickles it with the reader, for tasks, which do not use it."""
 
     name: str
     _holding: HoldPosition
@@ -30,24 +32,27 @@ class StreamHold:
 
     @property
     def placed(self) -> int | None:
-        """Where the hold is, once `begin` has placed it."""
+        """Position of the hold. None before `begin` has placed it."""
         return self._holding.placed
 
     def begin(self, log: BlockingLog, start: int, *, may_begin_later: bool) -> int:
-        """Have everything from `start` on kept; a hold of this name that is further back stays. Done before, it does nothing.
+        """Keep everything from `start` on; an existing hold of this name that is further back
+        stays. A second call does nothing.
 
         Args:
             log: the client.
-            start: from where on the run reads.
-            may_begin_later: whether it takes what there is, if servers have agreed to trim something of that.
+            start: position from which on the run reads.
+            may_begin_later: True to take what is left, if servers have agreed to trim some of that.
 
         Returns:
-            From where on the log is kept for certain, if that is later than `start`; else `start`.
+            Position from which on the log is kept for certain, if that is later than `start`; else
+            `start`.
 
         Raises:
-            TrimmedError: some of it may be gone, and it may not begin later.
+            TrimmedError: some of it may be trimmed, and `may_begin_later` is False.
             UnsupportedError: no database stands on this log.
-            VirtualLogError: as of `place_hold`; UnavailableError not before `patienceSeconds` are over.
+            VirtualLogError: as of `place_hold`; UnavailableError not before `patienceSeconds` are
+                over.
         """
         if self._holding.placed is None:
             place = partial(self._begin, log, start, may_begin_later=may_begin_later)
@@ -56,14 +61,14 @@ class StreamHold:
         return max(start, self._holding.placed or 0)
 
     def commit(self, end: int) -> None:
-        """All below is committed. Nothing is asked of anybody: `keep` does."""
+        """Note that all below `end` is committed. Makes no call: `keep` does."""
         self._holding.commit(end)
 
     def keep(self, log: BlockingLog) -> None:
         """Move the hold, if it is time to.
 
         Raises:
-            RetryableError: that has failed for `patienceSeconds`.
+            RetryableError: moves have failed for `patienceSeconds`.
             VirtualLogError: as of `place_hold`.
         """
         position = self._holding.due(self._now())
@@ -82,7 +87,8 @@ class StreamHold:
         position = start if present is None else min(present, start)
         for _ in range(FLOORS_MAX):
             try:
-                # Also where it is there already: who told us may be behind, and it released since.
+                # Also if it is there already: the replica that answered may lag, and the hold may
+                # have been released since.
                 log.run(place_hold, self.name, LogPosition(position))
             except TrimmedError as error:
                 position = max(start, error.first)

@@ -1,12 +1,13 @@
-"""Cuts what is to be read into tasks of Spark.
+"""Plan of a read: cuts the range into tasks of Spark (its partitions).
 
     wanted      [------------------------------------------)
     chain       |--- 1.a archive ---|-- 4.b native --|-- 7.c native -->
     parts       [------)[----)[-----)[------)[-------)[----)          one segment each, and at most so many positions
     tasks       |   1   |  2  |   3  |   4   |   5    |  6  |         parts that are small share one
 
-Nobody knows how many entries a range holds: loglets of the kinds paxos and zookeeper leave most positions empty. So unless a user
-says otherwise, a read of any length is at most some hundred tasks, and a short one is one task.
+The number of entries in a range is unknown: loglets of the kinds paxos and zookeeper leave most
+positions empty. So unless a user says otherwise, a read of any length is at most some hundred
+tasks, and a short one is one task.
 """
 
 from __future__ import annotations
@@ -26,11 +27,14 @@ from virtuallog.contract.chain import Chain, Segment
 from virtuallog.contract.errors import InvalidSettingError
 
 POSITIONS: Final = 1_000_000
-"""Of a task: a second or so of reading entries of 100 bytes, against the tenth of a second that a task costs."""
+"""Positions of a task: a second or so of reading entries of 100 bytes, against the tenth of a
+second that a task costs."""
 TASKS: Final = 256
-"""Of a read, unless options ask for more: enough for the executors that three servers can feed."""
+"""Most tasks of a read, unless options ask for more: enough for the executors that three servers
+can feed."""
 TASKS_MAX: Final = 100_000
-"""Of a read in any case. The driver keeps some hundred bytes of each; beyond this an option has a digit too many."""
+"""Most tasks of a read in any case. The driver keeps some hundred bytes of each; beyond this an
+option has a digit too many."""
 
 
 @attrs.frozen(kw_only=True)
@@ -40,9 +44,9 @@ class Part:
     start: int
     stop: int
     segment: Segment | None
-    """As the chain stood when this was planned; None below its start."""
+    """The segment as the chain stood when this was planned. None below the chain's start."""
     sessions: frozenset[bytes] | None = None
-    """Only their entries are wanted; None: all entries, and gaps."""
+    """Sessions whose entries are wanted. None for all entries, and gaps."""
 
     @property
     def length(self) -> int:
@@ -51,17 +55,17 @@ class Part:
 
 @attrs.frozen(kw_only=True)
 class ReadTask:
-    """What one task of Spark reads, and where. It is all that an executor is told."""
+    """One task of Spark: what it reads, and where. Executors get nothing else."""
 
     cluster: ClusterFile
     cluster_id: str
     near: int | None
-    """Which node to ask first: tasks are near all of them in turn."""
+    """Node to ask first: tasks prefer all nodes in turn."""
     parts: tuple[Part, ...]
-    """In order of their positions."""
+    """Parts in order of their positions."""
     patience_seconds: float
     may_miss: bool
-    """Whether what is trimmed or lost is a row; else it is an error."""
+    """True if trimmed or lost positions become a row; otherwise they are an error."""
 
 
 @attrs.frozen(kw_only=True)
@@ -71,10 +75,10 @@ class PlannedPiece:
     start: int
     stop: int
     winners: Sequence[Winner] | None = None
-    """Only their entries are wanted; None: all that is there."""
+    """Attempts whose entries are wanted. None for everything."""
 
     def clip(self, start: int, stop: int) -> PlannedPiece | None:
-        """What of it lies in [start, stop); None: nothing."""
+        """The part of it in [start, stop). None if there is none."""
         low, high = max(self.start, start), min(self.stop, stop)
         return attrs.evolve(self, start=low, stop=high) if low < high else None
 
@@ -87,10 +91,10 @@ def plan_tasks(
     cluster_id: str,
     options: ReadOptions,
 ) -> list[ReadTask]:
-    """The tasks that read the pieces, which lie in order and below the tail that the chain had.
+    """Tasks that read the pieces, which lie in order and below the tail that the chain had.
 
     Raises:
-        InvalidSettingError: the options ask for too many.
+        InvalidSettingError: the options ask for too many tasks.
     """
     size = task_size(sum(piece.stop - piece.start for piece in pieces), options)
     found = list(_packed((part for piece in pieces for part in _parts_of(piece, chain, size)), size))
@@ -108,7 +112,7 @@ def plan_tasks(
 
 
 def task_size(positions: int, options: ReadOptions) -> int:
-    """How many positions a task gets of so many.
+    """Positions of one task, for a read of `positions`.
 
     Raises:
         InvalidSettingError: that makes more than TASKS_MAX tasks.
@@ -122,7 +126,8 @@ def task_size(positions: int, options: ReadOptions) -> int:
 
 
 def bounded(start: Offset, tail: int, limit: int | None) -> int:
-    """Where a micro-batch ends that begins at `start`: at most `limit` positions later, and never before it."""
+    """End of a micro-batch that begins at `start`: at most `limit` positions later, and never
+    before it."""
     stop = tail if limit is None else min(tail, start.position + limit)
     return max(stop, start.position)
 
@@ -133,8 +138,8 @@ def _parts_of(piece: PlannedPiece, chain: Chain, size: int) -> Sequence[Part]:
 
 
 def _those_of(parts: Sequence[Part], winners: Iterable[Winner]) -> list[Part]:
-    """The parts, adjacent and in order, that may have entries of these. Each is told whose, and no more: with many small batches the plan
-    would be larger than what it is about."""
+    """The parts, adjacent and in order, that may have entries of these winners. Each part gets its
+    own winners only: with many small batches the plan would be larger than its data otherwise."""
     starts = [part.start for part in parts]
     sessions: list[set[bytes]] = [set() for _ in parts]
     for winner in winners:
@@ -155,7 +160,7 @@ def _of_segments(piece: PlannedPiece, chain: Chain) -> Iterator[Part]:
 
 
 def _cut(part: Part, size: int) -> Iterator[Part]:
-    """In pieces of about the same length, none longer than `size`."""
+    """Pieces of about the same length, at most `size` each."""
     count = -(-part.length // size)
     borders = [part.start + part.length * index // count for index in range(count + 1)]
     for start, stop in pairwise(borders):
@@ -163,7 +168,8 @@ def _cut(part: Part, size: int) -> Iterator[Part]:
 
 
 def _packed(parts: Iterable[Part], size: int) -> Iterator[list[Part]]:
-    """Those that fit, side by side: a chain of many short segments is not as many tasks."""
+    """Lists of adjacent parts that fit into one task, so that a chain of many short segments is not
+    as many tasks."""
     together: list[Part] = []
     length = 0
     for part in parts:

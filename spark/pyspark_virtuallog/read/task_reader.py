@@ -1,4 +1,5 @@
-"""What a task of Spark does: reads its parts, from the files of archives or from servers, and gives batches of rows."""
+"""Reader of a task of Spark: reads its parts, from the files of archives or from servers, and
+yields batches of rows."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ def read_task(task: ReadTask, schema: pa.Schema, wanted: RowFilter) -> Iterator[
     Raises (when iterated over):
         TrimmedError: a part has been trimmed since the task was planned, and that must not be.
         CorruptionError: a part is damaged or lost, everywhere.
-        RetryableError: no server that has the entries answered for as long as the task has patience.
+        RetryableError: no server that has the entries answered for as long as the task has
+            patience.
         WrongRecipientError: the servers are of another cluster by now.
     """
     for part in task.parts:
@@ -37,10 +39,10 @@ def read_task(task: ReadTask, schema: pa.Schema, wanted: RowFilter) -> Iterator[
 
 
 def rows_wanted(table: pa.Table, part: Part, schema: pa.Schema, wanted: RowFilter, *, may_miss: bool) -> pa.RecordBatch:
-    """What Spark gets of rows that lie in a part.
+    """Rows of a part as Spark gets them.
 
     Raises:
-        TrimmedError, CorruptionError: something of them is missing, and must not be.
+        TrimmedError, CorruptionError: some of them are missing, and must not be.
     """
     if not may_miss:
         check_whole(table)
@@ -49,7 +51,8 @@ def rows_wanted(table: pa.Table, part: Part, schema: pa.Schema, wanted: RowFilte
 
 
 def _tables(task: ReadTask, part: Part, schema: pa.Schema) -> Iterator[pa.Table]:
-    """In `virtuallog_loglets.archive.core.rows.SCHEMA`, or those of its columns that are needed."""
+    """Tables in `virtuallog_loglets.archive.core.rows.SCHEMA`, or with those of its columns that
+    are needed."""
     position = part.start
     if part.segment is not None and part.segment.kind == KIND:
         try:
@@ -59,8 +62,9 @@ def _tables(task: ReadTask, part: Part, schema: pa.Schema) -> Iterator[pa.Table]
                 yield table
                 position = stop_of(table)
         except VirtualLogError:
-            # The log knows better: another archive may have taken the place of this one, or there is a hot copy still. If not, it
-            # says the same.
+            # The log knows better: another archive may have replaced this one, or there is a hot
+            # copy still. If not, it
+            # raises the same.
             pass
     if position < part.stop:
         yield from _hot(task, position, part.stop)

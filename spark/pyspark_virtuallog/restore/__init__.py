@@ -1,1 +1,2 @@
-"""Restores a log, or the state of its database, as it was at one position: into what a new cluster begins with."""
+"""Restores a log, or the state of its database, as it was at one position: into the start of a new
+cluster."""

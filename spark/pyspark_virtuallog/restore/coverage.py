@@ -1,8 +1,8 @@
-"""Which of several sources to read a range of the log from: archives overlap, the live log begins somewhere.          Pure.
+"""Choice of sources for a range of the log: archives overlap, and the live log begins somewhere.
 
 sources   |---- archive ----|     |-------- live log --------->
-|--- archive ----|
-cover     |----------------|-----------|-------------->
+                      |--- archive ----|
+cover     |-----------------|----------|---------------------->
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WhatT = TypeVar("WhatT")
 
 @attrs.frozen
 class Span(Generic[WhatT]):
-    """What a source has: [start, stop) of the log; and, of a cover, what is to be read from it."""
+    """Range [start, stop) of the log that a source has; in a cover, the part to read from it."""
 
     start: int
     stop: int
@@ -27,11 +27,12 @@ class Span(Generic[WhatT]):
 
 
 def cover(spans: Sequence[Span[WhatT]], start: int, stop: int) -> Sequence[Span[WhatT]]:
-    """Parts of the spans that make up [start, stop): adjacent, in order, as few as can be. Of spans that reach equally far the first
-    one is taken.
+    """Parts of the spans that make up [start, stop): adjacent, in order, as few as possible. Of
+    spans that reach equally far the first one is taken.
 
     Raises:
-        InvalidSettingError: nothing covers a part of it; says which, and from where on all is covered.
+        InvalidSettingError: a part of it is not covered; says which, and from where on all is
+            covered.
     """
     parts, at = list[Span[WhatT]](), start
     while at < stop:
@@ -44,7 +45,8 @@ def cover(spans: Sequence[Span[WhatT]], start: int, stop: int) -> Sequence[Span[
 
 
 def preferred(spans: Sequence[Span[WhatT]], at: int, last: Collection[int] = ()) -> Sequence[int]:
-    """Numbers of the spans that have a position, the one that reaches furthest first; those of `last` in the end."""
+    """Numbers of the spans that have a position, the one that reaches furthest first; those of
+    `last` in the end."""
     having = [number for number, span in enumerate(spans) if span.start <= at < span.stop]
     return sorted(having, key=lambda number: (number in last, -spans[number].stop))
 

@@ -1,6 +1,7 @@
-"""Copies a range of a log into an archive of another cluster: positions, sessions, times and gaps stay what they are.
+"""Copies a range of a log into an archive of another cluster: positions, sessions, times and gaps
+stay the same.
 
-A copy and no reference: the new cluster trims its history, and that deletes files.
+It is a copy and not a reference: the new cluster trims its history, and that deletes files.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from virtuallog_loglets.archive.drivers.files import Files
 from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
 
 Tell = Callable[[str, int], None]
-"""Told what is being done, and up to where that is done."""
+"""Progress callback: the current step, and the position up to which it is done."""
 
 
 @attrs.frozen
 class RestoredHistory:
-    """An archive that is whole."""
+    """A complete archive."""
 
     config: ArchiveConfig
     verified: VerificationReport
@@ -40,19 +41,19 @@ async def copy_history(
     stop: int,
     tell: Tell,
 ) -> RestoredHistory:
-    """Make an archive of [start, stop) below `url`, and compare it with what it is a copy of. Killed anywhere, the next one takes
-    what is there, and is whole.
+    """Make an archive of [start, stop) below `url`, and compare it with its source. Killed
+    anywhere, the next call takes the existing files, and completes it.
 
     Args:
-        hire: who makes it, given its URL and its files.
-        url: where archives are.
-        cluster: the new one.
+        executor_factory: makes the executor, given the archive's URL and its files.
+        url: location of archives.
+        cluster: the new cluster.
         start: first position.
         stop: one past the last.
-        tell: of progress.
+        tell: progress callback.
 
     Raises:
-        CorruptionError, MalformedError: the copy is not what it should be; nobody uses it.
+        CorruptionError, MalformedError: the copy differs from its source; it is not used.
         VirtualLogError: as the reading, and as `virtuallog_loglets.archive.drivers.files.Files`.
     """
     config = ArchiveConfig(

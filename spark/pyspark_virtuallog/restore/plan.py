@@ -1,9 +1,11 @@
-"""What a restore has decided before it writes anything: whoever goes on after a kill makes the same, whatever there is by then.
+"""Plan of a restore, decided before anything is written, so that a resumed one makes the same.
 
-"All there is" is more with each minute that the log is in use, and less with each trim. So it is decided once, and so is the id of the
-new cluster. A directory has one plan, for good: it says what was asked for, too, and who asks for something else is refused.
+"All there is" is more with each minute that the log is in use, and less with each trim. So it is
+decided once, and so is the id of the new cluster. A directory has one plan, for good. The plan has
+the request, too, and another request is refused.
 
-Durable format `restore.json`, JSON without a version, as it is of no use once `origin.json` is there:
+Durable format `restore.json`, JSON without a version, as it is of no use once `origin.json` is
+there:
 
     {"asked": {"position": null, "time_ms": 1793.., "since": null, "state": null, "history": null},
      "former": "f0..", "cluster": "c3..", "position": 4711, "state": true, "since": null}
@@ -29,27 +31,28 @@ _ID_BYTES: Final = 16
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """One of them."""
+    """Decisions of one restore."""
 
     asked: Mapping[str, Any]
-    """As plain values, by their names."""
+    """The request as plain values, by name."""
     former: bytes
-    """The cluster whose log it is."""
+    """The former cluster, whose log is restored."""
     cluster: ClusterId
-    """The new one."""
+    """The new cluster."""
     position: LogPosition
     """Everything below is restored."""
     state: bool
-    """Whether the state of a database is."""
+    """True if the state of a database is restored."""
     since: LogPosition | None
-    """Where the history begins; None: there is to be none."""
+    """First position of the history. None if no history is restored."""
 
     def encode(self) -> bytes:
         fields = {**attrs.asdict(self), "former": self.former.hex(), "cluster": self.cluster.hex()}
         return json.dumps(fields).encode()
 
     def check(self, url: str, asked: Mapping[str, Any], former: bytes) -> None:
-        """Raises InvalidSettingError: it is that of another restore."""
+        """Check that this plan is for the same request. Raises InvalidSettingError: it is that of
+        another restore."""
         if self.asked != asked or self.former != former:
             told = {name: value for name, value in self.asked.items() if value is not None}
             reason = f"{url} has, or is to have, another restore: of cluster {self.former.hex()}, {told or 'all of it'}"
@@ -57,7 +60,7 @@ class Plan:
 
 
 def decode_untrusted(blob: bytes) -> Plan:
-    """The plan in `blob`. Raises MalformedError: there is none in it."""
+    """Parse a plan. Raises MalformedError: not a plan."""
     try:
         fields = object_of(json.loads(blob))
         state, since = fields["state"], fields["since"]
@@ -77,7 +80,7 @@ def decode_untrusted(blob: bytes) -> Plan:
 
 
 async def read_plan(files: FsspecFiles, url: str) -> Plan | None:
-    """The plan of the directory that `files` are of; None: it is empty, or not there.
+    """The plan in a directory. None if the directory is empty or missing.
 
     Raises:
         InvalidSettingError: something else is in it.
@@ -93,6 +96,7 @@ async def read_plan(files: FsspecFiles, url: str) -> Plan | None:
 
 
 async def write_plan(files: FsspecFiles, plan: Plan) -> Plan:
-    """Make it the plan of the directory; returns that of somebody else who was faster. Durable on return."""
+    """Make this the plan of the directory; returns it, or that of a faster process. Durable on
+    return."""
     await files.write(NAME, plan.encode(), replace=False)
     return decode_untrusted(await files.read(NAME) or b"")

@@ -1,4 +1,4 @@
-"""What is to be restored, as somebody has asked for it, and what that comes to with what is left of a log."""
+"""Request of a restore, and its plan for what is left of a log."""
 
 from __future__ import annotations
 
@@ -21,43 +21,44 @@ from virtuallog.contract.types import LogPosition
 
 @attrs.frozen(kw_only=True)
 class RestoreRequest:
-    """What is to be restored."""
+    """Request of a user: what to restore, and where to."""
 
     into: str
-    """URL of the directory that it goes to: empty, or what a former attempt at the same has left."""
+    """URL of the target directory: empty, or with the files of a former attempt at the same."""
     cluster: Path | ClusterFile | None = None
-    """The log itself, if it is still there."""
+    """The log itself. None if it is gone."""
     places: Sequence[str] = ()
-    """URLs of places with archives, backups, compactions."""
+    """URLs of locations with archives, backups, compactions."""
     cluster_id: bytes | None = None
-    """Whose log, if the places have several."""
+    """Cluster of the log, if the locations have several. None to take the only one."""
     position: LogPosition | None = None
-    """Everything below is restored; None: by time, or all there is."""
+    """Everything below is restored. None to go by time, or to take all there is."""
     time_ms: int | None = None
-    """What was ordered before this time of day, about."""
+    """Restore what was ordered before about this time of day, in milliseconds. None if not by time."""
     since: LogPosition | None = None
-    """Where the history begins; None: where the sources do."""
+    """First position of the history. None to begin where the sources do."""
     state: bool | None = None
-    """Whether the state of a database; None: if it has one."""
+    """True to restore the state of a database. None: if the log has one."""
     history: bool | None = None
-    """Whether the log itself; None: if it has no database."""
+    """True to restore the log itself. None: if it has no database."""
     store: Path | None = None
-    """Where the state is played into, and stays as the store of a server of the former cluster; None: nowhere."""
+    """Directory into which the state is played, kept as the store of a server of the former
+    cluster. None for none."""
 
     @property
     def asked(self) -> Mapping[str, Any]:
-        """What two attempts at the same have in common; plain values."""
+        """Request values that two attempts at the same have in common; plain values."""
         return {name: getattr(self, name) for name in ("position", "time_ms", "since", "state", "history")}
 
 
 @attrs.frozen
 class RestorePlanner:
-    """Once for each restore.
+    """Makes the plan, once for each restore.
 
     Args:
-        wanted: what was asked for.
-        found: what there is.
-        open_reading: of a range of the log; refuses one that is not covered.
+        wanted: the request.
+        found: the sources.
+        open_reading: opens a range of the log; refuses one that is not covered.
     """
 
     _wanted: RestoreRequest
@@ -68,7 +69,8 @@ class RestorePlanner:
         """The plan for the new cluster with this id.
 
         Raises:
-            InvalidSettingError: it is not there, or what was asked for does not go together.
+            InvalidSettingError: a source is missing, or options of the request contradict each
+                other.
             VirtualLogError: as the sources; they are read to find a time.
         """
         wanted, found = self._wanted, self._found
@@ -98,7 +100,7 @@ class RestorePlanner:
         return position
 
     async def _find_time(self, time_ms: int) -> LogPosition:
-        """In the log: compactions know of one time each."""
+        """Position of a time, found in the log: compactions know of one time each."""
         _, end = reach(self._found.spans)
         first = LogPosition(whole_from(self._found.spans, end))
         reading = self._open_reading(first, end)

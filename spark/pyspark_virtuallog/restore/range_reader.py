@@ -1,7 +1,8 @@
-"""Reads a range of a log from where it is left: here from an archive, there from the log itself.
+"""Reads a range of a log from the remaining sources: archives, and the log itself.
 
-Sources overlap, and who restores does so because something is broken. So what one of them cannot give, be it gone, damaged or lost, is
-read from another one that has it. All of them check what they give, so it does not matter whose it is.
+Sources overlap, and a restore happens because something is broken. So what one source cannot give
+(gone, damaged or lost) is read from another one that has it. All of them check their content, so
+any of them will do.
 """
 
 from __future__ import annotations
@@ -32,30 +33,31 @@ _GONE: Final = (GapKind.TRIMMED, GapKind.LOST)
 
 @attrs.frozen
 class LiveReader:
-    """The log itself."""
+    """Source: the log itself."""
 
     log: VirtualLog
 
     async def read(self, start: int, stop: int) -> Sequence[Placed]:
-        """See `VirtualLog.read`; patiently."""
+        """See `VirtualLog.read`; retries."""
         return await read_with_retry(self.log, LogPosition(start), LogPosition(stop), READ_BYTES, RETRY_LIMIT_SECONDS)
 
 
 @attrs.define(eq=False)
 class RangeReader:
-    """A part of the log that is covered. A `ReadableSegment`: an archive can be made of it."""
+    """A covered range of the log. A `ReadableSegment`: an archive can be made of it."""
 
     _spans: Sequence[Span[ReadableSegment]]
     _failed: set[int] = attrs.field(factory=set, init=False)
-    """Numbers of spans that could not give something: they are asked last from then on."""
+    """Numbers of spans that failed once: they are asked last from then on."""
 
     async def read(self, start: int, stop: int) -> Sequence[Placed]:
-        """What lies in [start, stop), from `start` on, without holes, at least one item, some MiB of them. What is lost for all
-        sources that should have it comes as a gap.
+        """Items of [start, stop), from `start` on, without holes: at least one, some MiB of them. A
+        gap if lost in all sources that should have it.
 
         Raises:
-            UnavailableError: a part of it has been trimmed since somebody looked; he may look again.
-            VirtualLogError: what the first of the sources raises, if no other one helps.
+            UnavailableError: a part of it has been trimmed since the sources were found; find them
+                again.
+            VirtualLogError: the first source's error, if no other one helps.
         """
         failure: VirtualLogError | None = None
         lost: Gap | None = None
@@ -71,7 +73,7 @@ class RangeReader:
                 lost = found[0] if found[0].kind is GapKind.LOST else lost
             self._failed.add(number)
             log.warning("a source lacks a part of the log", start=start, source=(span.start, span.stop), reason=failure)
-        if failure is not None or lost is None:  # who failed may have what others have lost
+        if failure is not None or lost is None:  # a source that failed may have what others have lost
             raise failure or UnavailableError(f"positions from {start} on have been trimmed meanwhile")
         return [lost]
 
@@ -86,7 +88,7 @@ class RangeReader:
 
 
 def _what_is_there(found: Sequence[Placed]) -> Sequence[Placed]:
-    """Up to the first gap that somebody else may fill; that gap alone, if it comes first."""
+    """Items up to the first gap that another source may fill; that gap alone, if it comes first."""
     for number, item in enumerate(found):
         if isinstance(item, Gap) and item.kind in _GONE:
             return found[: max(1, number)]
@@ -96,17 +98,17 @@ def _what_is_there(found: Sequence[Placed]) -> Sequence[Placed]:
 def open_reading(
     spans: Sequence[Span[What]], start: int, stop: int, log: VirtualLog | None, clock: Clock
 ) -> RangeReader:
-    """A reading of [start, stop).
+    """Reader of [start, stop).
 
     Args:
-        spans: what there is.
+        spans: the sources.
         start: first position.
         stop: one past the last.
         log: the log itself, if it is among the spans.
-        clock: for how long to wait.
+        clock: clock for timeouts.
 
     Raises:
-        InvalidSettingError: it is not covered.
+        InvalidSettingError: the range is not covered.
     """
 
     def opened(what: What) -> ReadableSegment:

@@ -1,4 +1,4 @@
-"""A range of a log, read from wherever it is left, as what tasks of Spark make an archive of."""
+"""Archive job for a range of a log, read from any remaining source by tasks of Spark."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from virtuallog_loglets.archive.drivers.files import Files
 from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
 
 RangeExecutorFactory: TypeAlias = Callable[[Job, ReadableSegment, Files, Clock], ArchiveExecutor]
-"""Who makes an archive: of a job, for tasks; of the same range, as it is read here; with these files; by this clock."""
+"""Makes the executor of an archive: from a job for tasks, the same range as read in this process,
+the files, and a clock."""
 
 
 @attrs.frozen(kw_only=True)
@@ -34,13 +35,13 @@ class RangeJob:
     """Implements `pyspark_virtuallog.archive.tasks.Job`."""
 
     spans: Sequence[Span[What]]
-    """What there is."""
+    """Sources of the range."""
     start: int
     stop: int
     cluster: ClusterFile | None
-    """The log itself, if it is among the spans."""
+    """The log itself. None if it is not among the spans."""
     cluster_id: str
-    """Whose log it is, in hexadecimal digits."""
+    """Cluster id of the log, in hexadecimal digits."""
     location: str
     sizes: DataFileSizes = attrs.field(factory=DataFileSizes)
 

@@ -1,8 +1,9 @@
-"""A restore from the beginning to the end: what is left of a log, up to one position, becomes what a new cluster begins with.
+"""A restore from the beginning to the end: what is left of a log, up to one position, becomes the
+start of a new cluster.
 
-    find what there is -> decide -> state, history -> origin.json, last
+    find sources -> decide -> state, history -> origin.json, last
 
-    INTO/restore.json     what was decided, the id of the new cluster too: whoever goes on after a kill makes the same
+    INTO/restore.json     the decision, with the id of the new cluster: a resumed restore makes the same
     INTO/archives/..      the log below the position, if that is wanted
     INTO/compacted/..     the state of its database at the position, if that is wanted
     INTO/origin.json      written last: what the new cluster reads at its first start
@@ -54,17 +55,17 @@ _CLUSTER_BYTES: Final = 16
 
 @attrs.frozen(kw_only=True)
 class Restored:
-    """What was made."""
+    """Result of a restore."""
 
     former: bytes
-    """The cluster whose log it was."""
+    """The former cluster, whose log it was."""
     origin: Origin
     state: Manifest | None
     history: RestoredHistory | None
 
 
 def serial_executor_for(_job: Job, reading: ReadableSegment, files: Files, _clock: Clock) -> ArchiveExecutor:
-    """This process makes all of it."""
+    """Executor that does all work in this process."""
     return SerialExecutor(reading, files)
 
 
@@ -74,19 +75,21 @@ async def restore(
     tell: Tell = lambda what, position: None,
     executor_factory: RangeExecutorFactory = serial_executor_for,
 ) -> Restored:
-    """Restore it. Cancelled or killed, the same call goes on where this one was; nobody takes what is not finished.
+    """Restore a log or its database. Cancelled or killed, the same call resumes; an unfinished
+    result is never used.
 
     Args:
-        wanted: what.
-        random: for the id of the new cluster.
-        tell: of progress.
-        hire: who copies the history.
+        wanted: the request.
+        random: source of the new cluster's id.
+        tell: progress callback.
+        executor_factory: makes the executor that copies the history.
 
     Raises:
-        InvalidSettingError: the position is not there, or something of what it takes is not; or INTO holds something else.
-        WrongRecipientError: what was named is of another cluster.
-        CorruptionError, MalformedError: what is there, or what was made, is damaged.
-        VirtualLogError: as the log, the places, the disk.
+        InvalidSettingError: the position, or a source that it needs, is missing; or INTO holds
+            something else.
+        WrongRecipientError: a named source is of another cluster.
+        CorruptionError, MalformedError: a source or the result is damaged.
+        VirtualLogError: as the log, the locations, the disk.
     """
     async with AsyncExitStack() as stack:
         log = (
@@ -121,7 +124,7 @@ class _Restoring:
         return Restored(former=plan.former, origin=origin, state=state, history=history)
 
     async def _plan(self) -> Plan:
-        """What is to be made: decided now, or by whoever has begun the same."""
+        """The plan: decided now, or by an earlier attempt at the same."""
         files, url = FsspecFiles(self._wanted.into), self._wanted.into
         plan = await read_plan(files, url)
         if plan is None:
@@ -130,7 +133,7 @@ class _Restoring:
         return plan
 
     async def _decide(self) -> Plan:
-        """Refuses what cannot be made, as far as that shows, before anything is written."""
+        """Decide. Refuses what cannot be made, as far as that shows, before anything is written."""
         cluster = ClusterId(self._random.randbytes(_CLUSTER_BYTES))
         plan = await RestorePlanner(self._wanted, self._found, self._reading).run(cluster)
         if plan.state and self._wanted.store is None:
@@ -174,7 +177,7 @@ class _Restoring:
                     return await publish_state(
                         place, plan.cluster, store, time_ms, Path(work) / "made", with_engines=plan.since is not None
                     )
-                except CorruptionError:  # or somebody who makes the same was faster, and has removed what is not his
+                except CorruptionError:  # or another process made the same faster, and has removed this one's files
                     if (done := await place.newest(plan.cluster)) is None:
                         raise
                     return done

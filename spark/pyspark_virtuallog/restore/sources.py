@@ -1,7 +1,9 @@
-"""Finds what is left of a log: the log itself, archives of its segments, backups of ranges, compactions of its database.
+"""Finds the remains of a log: the log itself, archives of its segments, backups of ranges,
+compactions of its database.
 
-Archives and backups have one format and one layout (docs/archive.md): a directory `CLUSTER-START-STOP` each, below a place, with
-`-backup` behind it for a backup (not those of former versions). One without a manifest is not there: somebody was killed while he wrote it, or is at it.
+Archives and backups have one format and one layout (docs/archive.md): a directory
+`CLUSTER-START-STOP` each, below a location, with `-backup` behind it for a backup (not those of
+former versions). One without a manifest is ignored: its writer was killed, or is not finished.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ _ARCHIVE: Final = re.compile(r"([0-9a-f]{32})-(\d{20})-(\d{20})(?:-backup)?")
 
 @attrs.frozen
 class Live:
-    """The log itself, archived segments of its chain included."""
+    """Source: the log itself, archived segments of its chain included."""
 
 
 What: TypeAlias = Live | ArchiveConfig
@@ -37,20 +39,21 @@ What: TypeAlias = Live | ArchiveConfig
 
 @attrs.frozen(kw_only=True)
 class LogSources:
-    """What there is of one log."""
+    """The sources of one log."""
 
     cluster: bytes
     spans: Sequence[Span[What]] = attrs.field(factory=tuple)
-    """What can be read; the log itself comes last, so of sources that reach equally far it is asked last."""
+    """Readable sources; the log itself comes last, so it is asked last among those that reach
+    equally far."""
     compactions: Sequence[tuple[LogPosition, CompactionStore]] = attrs.field(factory=tuple)
-    """Of its database: where they stand, and where they are."""
+    """Compactions of its database: positions and locations."""
     has_database: bool = False
     unusable: Sequence[str] = ()
-    """Archives that are damaged, and why: as if they were not there, until somebody asks what is missing."""
+    """Damaged archives, with the reason. Ignored unless a part of the log is missing."""
 
     @property
     def reach(self) -> tuple[int, int]:
-        """First position that is left of it, and one past the last that is, or that is in a compaction."""
+        """First remaining position, and one past the last one in any source or compaction."""
         first, stop = reach(self.spans)
         return first, max([stop, *(position for position, _ in self.compactions)])
 
@@ -62,21 +65,22 @@ class _Archive:
     begin: int
     """First position that is not trimmed."""
     damage: str = ""
-    """Why it cannot be used, if it cannot."""
+    """Reason why it cannot be used; empty if it can."""
 
 
 async def find(urls: Sequence[str], log: VirtualLog | None, cluster: bytes | None) -> LogSources:
-    """Look around.
+    """Find the sources.
 
     Args:
-        urls: of places.
-        log: the log itself, if it is still there.
-        cluster: whose log is meant, if there is none and places have several.
+        urls: locations.
+        log: the log itself. None if it is gone.
+        cluster: cluster of the log, needed if there is no log and the locations have several.
 
     Raises:
-        WrongRecipientError: the log, or all that is at a place, is of another cluster.
-        InvalidSettingError: nothing is at a place; or the places have several logs, and nobody says which.
-        VirtualLogError: a place cannot be read.
+        WrongRecipientError: the log, or everything at a location, is of another cluster.
+        InvalidSettingError: nothing is at a location; or the locations have several logs, and
+            `cluster` is None.
+        VirtualLogError: a location cannot be read.
     """
     register = await log.view.refresh() if log is not None else None
     if register is not None and cluster not in {None, register.cluster}:
@@ -100,7 +104,7 @@ async def find(urls: Sequence[str], log: VirtualLog | None, cluster: bytes | Non
 
 @attrs.frozen
 class _There:
-    """What is at a place, of whatever cluster."""
+    """Content of a location, of any cluster."""
 
     archives: Sequence[_Archive]
     compacted: set[str]
@@ -117,8 +121,8 @@ async def _look_at(url: str) -> _There:
 
 
 def _chosen(cluster: bytes | None, there: Mapping[str, _There]) -> bytes:
-    """Whose log is meant. Each place that somebody has named must have something of it: a name that is misspelled looks like a place
-    with nothing, and would be missed when it is too late."""
+    """Cluster of the log. Each named location must have something of it: a misspelled name looks
+    like an empty location, and would be missed when it is too late."""
     for url, place in there.items():
         if not place.clusters:
             raise InvalidSettingError("from", f"{url} has no archives, backups or compactions")
@@ -146,7 +150,7 @@ async def _archives(url: str) -> Sequence[_Archive]:
 
 
 async def _archive(url: str, directory: str, cluster: str, start: int, stop: int) -> Sequence[_Archive]:
-    """One of them; none without a manifest."""
+    """The archive in a directory; empty without a manifest."""
     files = FsspecFiles(join(url, directory))
     blob = await files.read(manifests.NAME)
     if blob is None:

@@ -1,11 +1,15 @@
-"""Restores the state of a database at a position, and puts it where servers of a new cluster find it.
+"""Restores the state of a database at a position, and publishes it for the servers of a new
+cluster.
 
-    store     a directory of RocksDB, as servers have it: the last compaction that is not too new, if there is one, and what the log
-              says from there up to the position. Killed anywhere, the next one goes on where the store stands.
+    store     a directory of RocksDB, as servers have it: the last compaction that is not too
+              new, if there is one, and the log from there up to the position. Killed anywhere, the
+              next run continues where the store stands.
     place     the same state as a compaction for the new cluster
 
-Usually without what engines remember of the former cluster (`virtuallog_database.engines.core.inherited_state`). With it if the new cluster gets the log, too:
-its servers may then come to the position by the log as well, which says all of it, and must have the same state there.
+Usually without the engines' records of the former cluster
+(`virtuallog_database.engines.core.inherited_state`). With them if the new cluster gets the log,
+too: its servers may then come to the position by the whole log as well, and must have the same
+state there.
 """
 
 from __future__ import annotations
@@ -50,8 +54,8 @@ async def play_up_to(
     position: LogPosition,
     tell: Callable[[int], None] = lambda position: None,
 ) -> int:
-    """Bring a store to a position, durably; returns the wall-clock time of the last entry that was played, in milliseconds, 0 if
-    there was none.
+    """Bring a store to a position, durably. Returns the wall-clock time of the last played entry,
+    in milliseconds; 0 if there was none.
 
     Raises:
         InvalidSettingError: the store is past the position.
@@ -77,19 +81,20 @@ async def play_up_to(
 async def publish_state(
     place: CompactionStore, cluster: bytes, state: StoreReader, time_ms: int, work: Path, *, with_engines: bool = False
 ) -> Manifest:
-    """Make a state a compaction of another cluster. On return it is published, and every file of it has been read back.
+    """Publish a state as a compaction of another cluster. On return every file of it has been read
+    back.
 
     Args:
-        place: where to.
-        cluster: the new one.
-        state: of the former one.
-        time_ms: wall-clock time of the last entry that is in it; 0 if nobody knows.
-        work: a directory of which nobody else knows; removed in the end.
-        with_engines: whether what engines remember goes with it.
+        place: target location.
+        cluster: the new cluster.
+        state: state of the former cluster.
+        time_ms: wall-clock time of its last entry; 0 if unknown.
+        work: private directory; removed in the end.
+        with_engines: True to keep the records of engines.
 
     Raises:
-        CorruptionError: what was made is not what was meant.
-        VirtualLogError: as `Files`, and of the disk; there is nothing that anybody would take.
+        CorruptionError: the result differs from the state.
+        VirtualLogError: as `Files`, and of the disk; nothing is published.
     """
     position, fold = read_cursor(state), StateDigest()
     url, written = place.location(cluster, position), []

@@ -1,9 +1,13 @@
-"""A store with the state of a database at a position: found, fetched or made, and played up to there.
+"""Stores with the state of a database at a position: found, fetched or made, and played up to
+there.
 
-newest compaction that is not past the position, behind which the log is left        it is fetched; a damaged one is passed over
-else a store in which a former attempt has played                                    it goes on
-else an empty one, if the log is there from its beginning
-else the newest snapshot of a server, if it is not past the position
+In this order:
+
+* The newest compaction that is not past the position, and behind which the log is left: it is
+  fetched; a damaged one is skipped.
+* A store in which a former attempt has played: it is continued.
+* An empty one, if the log is there from its beginning.
+* The newest snapshot of a server, if it is not past the position.
 """
 
 from __future__ import annotations
@@ -39,21 +43,22 @@ from virtuallog_database.snapshots.compaction_store import CompactionStore
 log = structlog.get_logger(__name__)
 
 NAME: Final = "restore"
-"""Of who is given a snapshot of a server."""
+"""Replica name used to fetch a server's snapshot."""
 MARK: Final = "restored-from"
-"""A file beside a store: whose state is in it. A store does not say, and played with the log of another one it would be neither's."""
+"""A file beside a store with the cluster of its state. The store itself does not say, and played
+with another cluster's log it would be neither's."""
 
 
 @attrs.frozen(kw_only=True)
 class Stores:
-    """Makes them.
+    """Makes stores.
 
     Args:
-        found: what there is.
-        log: the log itself, if it is there.
-        clock: for how long to wait.
-        open_reading: of a range of the log; refuses one that is not covered.
-        tell: of progress.
+        found: the sources.
+        log: the log itself. None if it is gone.
+        clock: clock for timeouts.
+        open_reading: opens a range of the log; refuses one that is not covered.
+        tell: progress callback.
     """
 
     found: LogSources
@@ -64,11 +69,12 @@ class Stores:
 
     @asynccontextmanager
     async def open(self, path: Path, position: LogPosition) -> AsyncIterator[tuple[LocalStore, int]]:
-        """A store at the position, durable, in a directory that is new or that a former attempt has left; and the wall-clock time of
-        its last entry in milliseconds, 0 if nobody knows.
+        """A durable store at the position, in a new directory or in that of a former attempt; and
+        the wall-clock time of its last entry in milliseconds, 0 if unknown.
 
         Raises:
-            InvalidSettingError: the log is not there that it takes; or the directory has something else, or is past the position.
+            InvalidSettingError: a needed part of the log is missing; or the directory has something
+                else, or is past the position.
             VirtualLogError: as the sources, and of the disk.
         """
         self._mark(path)
@@ -79,21 +85,23 @@ class Stores:
             played = await play_up_to(store, reading, position, partial(self.tell, "playing"))
             yield store, played or (base.manifest.time_ms if base is not None else 0)
         finally:
-            with trio.CancelScope(shield=True):  # ends soon; else the directory stays locked while the process lives
+            with trio.CancelScope(
+                shield=True
+            ):  # ends soon; otherwise the directory stays locked while the process lives
                 await directory.close()
 
     def check(self, position: LogPosition) -> None:
-        """Whether there is any way to the position, as far as that shows without a store.
+        """Check that there is any way to the position, as far as that shows without a store.
 
         Raises:
-            InvalidSettingError: the log is not there that it takes.
+            InvalidSettingError: a needed part of the log is missing.
         """
         if any(self._is_covered(at, position) for at, _ in self.found.compactions if at <= position):
             return
         try:
             self.open_reading(0, position)
         except InvalidSettingError:
-            if self.log is None:  # else a server may have a snapshot
+            if self.log is None:  # otherwise a server may have a snapshot
                 raise
 
     def _is_covered(self, start: LogPosition, stop: LogPosition) -> bool:
@@ -104,7 +112,7 @@ class Stores:
 
     def _mark(self, path: Path) -> None:
         mark, beside, cluster = path / MARK, path / f".{MARK}", self.found.cluster.hex()
-        beside.unlink(missing_ok=True)  # of somebody who was killed while he wrote it
+        beside.unlink(missing_ok=True)  # from a process that was killed while writing it
         if not path.exists() or not any(path.iterdir()):
             path.mkdir(parents=True, exist_ok=True)
             beside.write_text(cluster)
@@ -115,7 +123,7 @@ class Stores:
     async def _begin(
         self, directory: RocksDirectory, position: LogPosition
     ) -> tuple[CompactionSource | None, RangeReader]:
-        """What the store begins with, if that is a compaction, and what is to be played."""
+        """The compaction that the store begins with (None if there is none), and the range to play."""
         cursor = await _cursor(directory)
         failure: VirtualLogError | None = None
         for at, place in sorted(self.found.compactions, key=lambda pair: -pair[0]):

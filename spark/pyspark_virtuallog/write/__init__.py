@@ -1,1 +1,1 @@
-"""Writes: what Spark calls for `DataFrame.write` and `writeStream`: attempts of tasks, and the commit of the driver."""
+"""Writes: `DataFrame.write` and `writeStream`, as attempts of tasks and a commit of the driver."""

@@ -1,8 +1,10 @@
-"""One attempt of a task writes its rows: under a session of its own, in their order, with a bound on what is under way.
+"""One attempt of a task: writes its rows under a session of its own, in order, with a bound on
+bytes in flight.
 
-Another attempt of the same task may have run before, or runs beside it: which of their sessions counts is for the driver to say
-(`committing.py`). So an attempt may die at any point, and what it has written is then never seen. A session is one for good: were
-it replaced after an error, rows that are told to be of it might be of none.
+Another attempt of the same task may have run before, or runs beside it. The driver decides which of
+their sessions counts (`batch_commit.py`). So an attempt may die at any point, and its rows are
+never seen then. An attempt keeps one session: if that were replaced after an error, rows could be
+attributed to a session that does not have them.
 """
 
 from __future__ import annotations
@@ -20,12 +22,13 @@ from virtuallog.contract.types import LogPosition
 
 SETTINGS: Final = AppenderSettings(one_session=True)
 UNDER_WAY_BYTES: Final = 16 << 20
-"""Twice what an appender has in flight, so that it never waits for rows; bounds the memory of a task."""
+"""Twice the bytes that an appender has in flight, so that it never waits for rows; bounds the
+memory of a task."""
 
 
 @attrs.define(eq=False)
 class Attempt:
-    """The rows of one attempt, on their way."""
+    """The rows of one attempt, in flight."""
 
     _appender: Appender
     _first: LogPosition | None = None
@@ -34,15 +37,16 @@ class Attempt:
     _bytes: int = 0
     _chunks: int = 0
     _under_way: int = 0
-    """Chunks that have been posted and have no outcome yet, and their bytes."""
+    """Bytes of posted chunks without an outcome."""
     _failure: VirtualLogError | None = None
     _changed: trio.Event = attrs.field(factory=trio.Event)
 
     async def write(self, payloads: list[bytes]) -> None:
-        """Post a chunk behind all before. On return it is on its way.
+        """Post a chunk behind all before; returns before it is in the log.
 
         Raises:
-            VirtualLogError: this one, or one before it, is not in the log, or nobody knows: the attempt has failed.
+            VirtualLogError: this chunk, or one before it, is not in the log, or its outcome is
+                unknown: the attempt has failed.
         """
         size = sum(map(len, payloads))
         while self._chunks and self._under_way + size > UNDER_WAY_BYTES:
@@ -52,7 +56,8 @@ class Attempt:
         self._appender.post_many(payloads, lambda outcome: self._settled(size, outcome))
 
     async def finish(self) -> Winner | None:
-        """Wait until all rows are in the log: durable, each once, in order. None: there were none. Raises as `write`."""
+        """Wait until all rows are in the log: durable, each once, in order. None if there were no
+        rows. Raises as `write`."""
         while self._chunks:
             await self._wait()
         self._check()
@@ -61,7 +66,7 @@ class Attempt:
         return Winner(self._appender.session, self._first, self._last, self._entries, self._bytes)
 
     def close(self) -> None:
-        """End the session. What is still under way may be in the log, now or later."""
+        """End the session. Chunks in flight may be in the log, now or later."""
         self._appender.close()
 
     async def _wait(self) -> None:
@@ -74,7 +79,7 @@ class Attempt:
             raise self._failure
 
     def _settled(self, size: int, outcome: range | VirtualLogError) -> None:
-        """Outcomes may come out of order, places are in it."""
+        """Take an outcome. Outcomes may come out of order, positions are in order."""
         self._chunks, self._under_way = self._chunks - 1, self._under_way - size
         if isinstance(outcome, VirtualLogError):
             self._failure = self._failure or outcome
@@ -87,5 +92,5 @@ class Attempt:
 
 
 async def open_attempt(log: VirtualLog) -> Attempt:
-    """An attempt, to be closed."""
+    """An attempt, to be closed by the caller."""
     return Attempt(log.appender(SETTINGS))

@@ -1,13 +1,14 @@
-"""The driver's part of a batch: one marker, whatever has happened before.
+"""The driver's commit of a batch: it appends one marker, and is safe to repeat.
 
     look -----------------> append --------------> look at what got in between
     is it committed?        with the ledger         does my marker count?
                             as of that look
 
-What makes a batch count once is `ledger.py`, not the first look: that saves readers a second marker, finds out that this driver is
-not the one any more, and gives the marker its checkpoint. The second look is for the driver: one that was told that its rows are
-seen, though another one's marker came first, would take lost rows for written ones. So nothing needs settling: after an error or a
-kill at any point the same call may be made again.
+`ledger.py` makes a batch count once, not the first look. That look saves readers a second marker,
+detects that this driver has been replaced, and gives the marker its checkpoint. The second look is
+for the driver. Without it, a driver whose marker came second would take lost rows for written ones.
+So nothing needs to be settled: after an error or a kill at any point the same call may be made
+again.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from virtuallog.contract.types import LogPosition
 
 @attrs.define
 class SupersededError(TerminalError):
-    """A later batch of the same query is committed: another driver runs the query too, or the checkpoint is older than the log."""
+    """A later batch of the same query is committed: another driver runs the query too, or the
+    checkpoint is older than the log."""
 
     query: str
     batch: int
@@ -41,7 +43,7 @@ class SupersededError(TerminalError):
 
 
 class Committed(Enum):
-    """What `commit` has found or done."""
+    """Result of `commit`."""
 
     NOW = "its marker has been appended"
     BEFORE = "an earlier marker has committed it; the rows of other attempts stay unseen"
@@ -61,8 +63,9 @@ async def commit(
         SupersededError: a later batch of the query is committed; these rows are never seen.
         TooLargeError: too many winners for one marker; nothing was done.
         SealedError: the log is closed; nothing was done.
-        CorruptionError: a part of the log is lost that may have said whether the batch is committed.
-        UnavailableError: unknown outcome; may be called again, unless the batch is None: two markers of it would both count.
+        CorruptionError: a part of the log is lost that may have said if the batch is committed.
+        UnavailableError: unknown outcome; may be called again, unless the batch is None: two
+            markers of it would both count.
     """
     if not winners:
         return Committed.NOTHING
@@ -79,12 +82,13 @@ async def commit(
 
 
 async def _look(log: VirtualLog, near: LogPosition, patience: float) -> Ledger:
-    # The marker of the batch before is just below the rows of this one: that is where the look begins.
+    # The marker of the batch before is just below the rows of this one: the search begins there.
     return await find_ledger(log, LogPosition((await log.check_tail()).tail), near, patience)
 
 
 def _answer(ledger: Ledger, query: QueryId, batch: int) -> Committed | None:
-    """None: a marker of the batch would count at the ledger's position."""
+    """Result if the batch needs no marker of ours. None if a marker of the batch would count at the
+    ledger's position."""
     verdict = ledger.verdict(query, batch)
     if verdict is Verdict.SUPERSEDED:
         raise SupersededError(query.hex(), batch)

@@ -1,6 +1,7 @@
-"""The options of a write, checked before anything is done.
+"""Options of a write, checked before anything is done.
 
-`txnAppId` and `txnVersion` are those of Delta Lake: a job that may be run again says which one it is, and counts once.
+`txnAppId` and `txnVersion` are those of Delta Lake: they identify a job that may be run again, so
+that it counts once.
 """
 
 from __future__ import annotations
@@ -19,31 +20,32 @@ from virtuallog.contract.errors import InvalidSettingError
 
 @attrs.frozen(kw_only=True)
 class WriteOptions:
-    """Of one writer, batch or stream. docs/spark.md says what each means for a user."""
+    """Options of one writer, batch or stream. docs/spark.md explains them for users."""
 
     cluster: str
     """Path of the cluster file, on the machine of the driver."""
     cluster_id: str | None = None
-    """Which cluster it must be, in hexadecimal digits."""
+    """Expected cluster id, in hexadecimal digits. None for any cluster."""
     patience_seconds: float = RETRY_LIMIT_SECONDS
-    """How long the driver tries again while no server answers. A task appends as long as an appender tries."""
+    """Seconds of the driver's retries while no server answers. A task appends as long as an
+    appender tries."""
     application: str | None = None
     version: int | None = None
-    """Which of its jobs this is; numbers of later ones are higher."""
+    """Number of the job in its sequence; later jobs have higher ones."""
 
     @property
     def transaction(self) -> tuple[QueryId, int] | None:
-        """The job by the name that its marker has. None: it was given none."""
+        """Query and batch of the job's marker. None if it has no name."""
         if self.application is None or self.version is None:
             return None
         return QueryId(hashlib.sha256(self.application.encode()).digest()[:16]), self.version
 
 
 def batch_options(given: Mapping[str, str]) -> WriteOptions:
-    """Those of `DataFrame.write`.
+    """Parse the options of `DataFrame.write`.
 
     Raises:
-        InvalidSettingError: one is not known, has a value that is none, or is missing.
+        InvalidSettingError: an option is unknown, has an invalid value, or is missing.
     """
     options = WriteOptions(**fields_of(given, CLUSTER | _TRANSACTION, {}, ""))
     if (options.application is None) != (options.version is None):
@@ -52,7 +54,8 @@ def batch_options(given: Mapping[str, str]) -> WriteOptions:
 
 
 def stream_options(given: Mapping[str, str]) -> WriteOptions:
-    """Those of `DataFrame.writeStream`; some of those that are Spark's own come along. Raises: as `batch_options`."""
+    """Parse the options of `DataFrame.writeStream`; some of Spark's own come with them. Raises: as
+    `batch_options`."""
     ours = {name: text for name, text in given.items() if name.lower() not in _OF_SPARK}
     return WriteOptions(**fields_of(ours, CLUSTER, _TRANSACTION, "DataFrame.write"))
 
@@ -69,4 +72,4 @@ _TRANSACTION: Final[dict[str, Option]] = {
 }
 _OF_SPARK: Final = {"checkpointlocation", "queryname"}
 NAMES: Final = (*CLUSTER, *_TRANSACTION)
-"""Of all options, as they are documented."""
+"""Names of all options, as they are documented."""

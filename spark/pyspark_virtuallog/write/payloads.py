@@ -1,4 +1,4 @@
-"""What the rows of an Arrow batch become: chunks of payloads, checked before any of them is written.              Pure."""
+"""Chunks of payloads from the rows of an Arrow batch, checked before any of them is written."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from virtuallog_database.engines.core import entry as database_entry
 
 CHUNK_BYTES: Final = 1 << 20
 CHUNK_ENTRIES: Final = 4096
-"""What an appender puts into a batch, too: less in a chunk would be gathered again, more would be too much for one."""
+"""Entries of an appender's batch, too: smaller chunks would be gathered again, larger ones would
+not fit into one."""
 
 
 COLUMNS: Final = ("payload", "value")
-"""As this source calls it, and as Spark's Kafka sink does."""
+"""Names of the payload's column: this source's, and that of Spark's Kafka sink."""
 _TYPES: Final = ("binary", "string")
 
 
 def find_column(columns: Sequence[tuple[str, str]]) -> str:
-    """The name of the column whose values become entries, of (name, type) as Spark spells types.
+    """Name of the column whose values become entries, of (name, type) as Spark spells types.
 
     Raises:
-        InvalidSettingError: there is none, it is of another type, or there are others, which would be lost.
+        InvalidSettingError: there is none, it is of another type, or there are others, which would
+            be lost.
     """
     found = ", ".join(f"{name} {kind.upper()}" for name, kind in columns) or "nothing"
     if len(columns) != 1 or columns[0][0].lower() not in COLUMNS or columns[0][1] not in _TYPES:
@@ -46,7 +48,8 @@ def payloads_of(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 
 def check_payloads(column: pa.Array, *, on_database: bool) -> None:
-    """Whether all of these may be entries of the log. `on_database`: replicas play it, and stop at what looks like theirs and is not.
+    """Check that all payloads may be entries of the log. `on_database`: replicas play it, and stop
+    at entries that look like theirs and are not.
 
     Raises:
         MalformedError: one is null, or begins like a marker or an entry of a database.
@@ -74,7 +77,8 @@ def _first(found: pa.BooleanArray) -> int:
 
 
 def chunks_of(column: pa.Array) -> Iterator[list[bytes]]:
-    """All payloads, in order, in lists of about `CHUNK_BYTES` and at most `CHUNK_ENTRIES`; a larger payload is alone."""
+    """All payloads, in order, in lists of about `CHUNK_BYTES` and at most `CHUNK_ENTRIES`; a larger
+    payload is alone."""
     ends = np.cumsum(pc.binary_length(column).to_numpy(zero_copy_only=False), dtype=np.int64)
     start, passed = 0, 0
     while start < len(ends):

@@ -1,14 +1,16 @@
-"""The sink: what Spark calls to write rows into the log.
+"""The sink: implements Spark's writers of rows into the log.
 
     driver                     executors                              driver
     schema, options, cluster   each attempt of each task: its rows    one marker, which names the attempts that Spark counts
                                under a session of its own
 
-Spark may run a task again, run two attempts of it side by side, and run a whole batch again after a restart: whatever is not named by
-the batch's first marker is never seen by readers of committed rows. There is nothing to undo, so an abort does nothing.
+Spark may run a task again, run two attempts of it side by side, and run a whole batch again after a
+restart. Rows that the batch's first marker does not name are never seen by readers of committed
+rows. There is nothing to undo, so an abort does nothing.
 
-The writer of a stream is not told which query and batch its rows are of; the thread that runs a batch is, and Spark hands what that
-thread knows to its tasks. The query's id is in Spark's checkpoint, so it outlives the driver.
+Spark does not tell a stream's writer its query and batch. But the thread that runs a batch has
+them, and Spark passes the properties of that thread to its tasks. The query's id is in Spark's
+checkpoint, so it outlives the driver.
 """
 
 from __future__ import annotations
@@ -44,25 +46,26 @@ from virtuallog.contract.errors import UnsupportedError, WrongRecipientError
 
 _QUERY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"
-"""Properties of the thread that runs a batch (`StreamExecution.QUERY_ID_KEY`, `MicroBatchExecution.BATCH_ID_KEY`)."""
+"""Properties of the thread that runs a batch (`StreamExecution.QUERY_ID_KEY`,
+`MicroBatchExecution.BATCH_ID_KEY`)."""
 
 
 @attrs.frozen
 class Written(WriterCommitMessage):
-    """What one attempt tells the driver."""
+    """Message of one attempt to the driver."""
 
     cluster: str
-    """Which one it has written to, in hexadecimal digits."""
+    """Id of the cluster it has written to, in hexadecimal digits."""
     query: str | None
     batch: str | None
-    """Of the stream, as Spark spells them."""
+    """Query and batch of the stream, as Spark spells them. None for a job."""
     winner: Winner | None
-    """None: it had no rows."""
+    """Session and extent of its rows. None if it had no rows."""
 
 
 @attrs.frozen
 class Target:
-    """The log that a write goes to, as executors and the driver are told."""
+    """The log that a write goes to, for executors and the driver."""
 
     cluster: ClusterFile
     cluster_id: str
@@ -77,8 +80,9 @@ class Target:
         """Run one attempt of a task.
 
         Raises:
-            MalformedError, TooLargeError: a row cannot be an entry; none of its Arrow batch has been written.
-            VirtualLogError: some rows are not in the log, or nobody knows.
+            MalformedError, TooLargeError: a row cannot be an entry; none of its Arrow batch has
+                been written.
+            VirtualLogError: some rows are not in the log, or their outcome is unknown.
         """
         log = self.log()
         attempt = log.run(open_attempt)
@@ -91,7 +95,8 @@ class Target:
         return Written(self.cluster_id, query, batch, winner)
 
     def commit(self, query: QueryId | None, batch: int | None, messages: Sequence[Written]) -> None:
-        """Make the rows of all these visible, once; a job without a name is called after its first session. Errors as of `commit`."""
+        """Make the rows of all these messages visible, once; a job without a name is named after
+        its first session. Errors as of `batch_commit.commit`."""
         for message in messages:
             if message.cluster != self.cluster_id:
                 raise WrongRecipientError("cluster", self.cluster_id, message.cluster)
@@ -127,7 +132,7 @@ async def _close(_: VirtualLog, attempt: Attempt) -> None:
 
 
 class LogWriter(DataSourceArrowWriter):
-    """Of one job."""
+    """Writer of one job."""
 
     def __init__(self, target: Target, column: str, transaction: tuple[QueryId, int] | None) -> None:
         self.target = target
@@ -135,28 +140,28 @@ class LogWriter(DataSourceArrowWriter):
         self.transaction = transaction
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Runs in a task."""
+        """Write the rows of a task; runs in the task."""
         return self.target.write(iterator, self.column)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All tasks have ended well."""
+        """Commit the job: all tasks have succeeded."""
         query, version = self.transaction or (None, None)
         self.target.commit(query, version, _written(messages))
 
 
 class LogStreamWriter(DataSourceStreamArrowWriter):
-    """Of one batch of a stream."""
+    """Writer of one batch of a stream."""
 
     def __init__(self, target: Target, column: str) -> None:
         self.target = target
         self.column = column
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Runs in a task."""
+        """Write the rows of a task; runs in the task."""
         return self.target.write(iterator, self.column)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- named by Spark
-        """All tasks of the batch have ended well; may be called again after a restart."""
+        """Commit the batch: all its tasks have succeeded; may be called again after a restart."""
         written = _written(messages)
         queries = {message.query for message in written if message.batch == str(batchId)}
         if not written:
@@ -170,22 +175,23 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
 
 
 def batch_writer(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> DataSourceWriter:
-    """For `DataSource.writer`. Errors as of `_target`."""
+    """Implements `DataSource.writer`. Errors as of `_target`."""
     options = batch_options(given)
     return LogWriter(_target(options, overwrite), _column(schema), options.transaction)
 
 
 def stream_writer(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> DataSourceStreamWriter:
-    """For `DataSource.streamWriter`. Errors as of `_target`."""
+    """Implements `DataSource.streamWriter`. Errors as of `_target`."""
     return LogStreamWriter(_target(stream_options(given), overwrite), _column(schema))
 
 
 def _target(options: WriteOptions, overwrite: bool) -> Target:
-    """Look for the cluster, so that a mistake ends a write before it begins.
+    """Find the cluster, so that a mistake ends a write before it begins.
 
     Raises:
-        UnsupportedError: something would have to be replaced.
-        UnavailableError, UntrustedError, WrongRecipientError, InvalidSettingError: as `virtuallog.connect.connect`.
+        UnsupportedError: the mode would replace something.
+        UnavailableError, UntrustedError, WrongRecipientError, InvalidSettingError: as
+            `virtuallog.connect.connect`.
     """
     if overwrite:
         raise UnsupportedError("a log only grows: write with mode append, a stream with output mode append or update")
@@ -202,6 +208,7 @@ def _column(schema: StructType) -> str:
 
 
 def _written(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
-    """Spark calls `commit` only if every task has ended well, with what its `write` has returned."""
+    """Messages of the attempts. Spark calls `commit` only if every task has succeeded, with the
+    results of `write`."""
     assert all(isinstance(message, Written) for message in messages)
     return [message for message in messages if isinstance(message, Written)]

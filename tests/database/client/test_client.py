@@ -46,7 +46,7 @@ class World:
     access: dict[int, DatabaseHandle] = attrs.field(factory=dict)
 
     async def client(self, node: int = 1, disk: MemoryDisk | None = None) -> DatabaseClient:
-        """Of the replica of this node, which is started."""
+        """Client of the started replica of this node."""
         database = database_of(await self.replicas.start(node, disk))
         self.access[node] = access = DatabaseHandle(clock=database.clock, random=database.random, node=node)
         access.begin(database)
@@ -117,7 +117,7 @@ def test_every_error_of_the_tree_has_an_exception() -> None:
 
 
 async def test_acls_bind_a_client_that_says_who_it_is(autojump_clock: MockClock) -> None:
-    """Here: nobody in particular."""
+    """This client has no identity of its own."""
     async with worlds() as w:
         client = await w.client()
         await client.create("/a", acl=(Acl(int(Permission.READ), "world", "anyone"),))
@@ -154,7 +154,7 @@ async def test_a_transaction_that_is_refused_changes_nothing(autojump_clock: Moc
 
 
 async def test_a_watch_tells_of_changes_in_their_order(autojump_clock: MockClock) -> None:
-    """Of one znode, or of all below it; and of none after the block."""
+    """A watch on one znode, or on a whole tree; nothing comes after the block."""
     async with worlds() as w:
         client = await w.client()
         async with client.watch("/a") as changes, client.watch("/", recursive=True) as everything:
@@ -171,7 +171,8 @@ async def test_a_watch_tells_of_changes_in_their_order(autojump_clock: MockClock
 
 
 async def test_a_slow_reader_hears_that_it_has_missed_something(autojump_clock: MockClock) -> None:
-    """Where the changes would have stood, and how many: what it reads then shows them all."""
+    """`Missed` stands where the changes would have stood, with their number: a read then shows them
+    all."""
     async with worlds() as w:
         client = await w.client()
         await client.create("/a")
@@ -213,7 +214,7 @@ async def test_ephemerals_live_as_long_as_their_session(autojump_clock: MockCloc
 
 
 async def test_a_session_that_was_ended_elsewhere_says_so(autojump_clock: MockClock) -> None:
-    """Its writes fail from then on, and whoever waits for that hears it."""
+    """Its writes fail from then on, and a task that waits for the expiry wakes."""
     async with worlds() as w:
         one, two = await w.client(1), await w.client(2)
         async with one.session() as session:
@@ -296,7 +297,7 @@ async def test_a_new_life_keeps_sessions_and_tells_watches_that_they_missed_some
         async with one.session(timeout_seconds=5) as session, one.watch("/a") as changes:
             await session.create_ephemeral("/here")
             other = database_of(await w.replicas.start(2))  # stands for the same node, with another store
-            await other.sync()  # as a host does before anybody may use it
+            await other.sync()  # as a host does before clients may use it
             access.begin(other)
             assert await anext(changes) == Missed(0, access.database.tree.last_zxid)
             await one.create("/a")

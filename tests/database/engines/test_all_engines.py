@@ -1,4 +1,5 @@
-"""The whole stack under whatever comes: equal cursors mean equal states (I8), and nothing is trimmed that somebody needs (I9)."""
+"""The whole stack under random events: equal cursors mean equal states (I8), and nothing needed is
+trimmed (I9)."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ SWITCHED = ("lease", "time", "log_backup")
 STEPS = 20
 ALL_OF_THEM: StackSettings = attrs.evolve(
     SETTINGS,
-    # Nobody is ejected here, so what anybody has announced holds for good.
+    # No replica is ejected here, so every announcement holds for good.
     view=ViewSettings(announce_seconds=0.5, eject_seconds=1000.0),
     checksums=ChecksumSettings(first_seconds=2.0, period_seconds=3.0, pause_seconds=0.001),
     lease=LeaseSettings(wanted=True, duration_seconds=1.0),
@@ -90,7 +91,7 @@ class Story:
     async def switch(self, each: Running) -> None:
         rollout = found(each, RolloutEngine)
         engine = self.chance.choice(SWITCHED)
-        with suppress(UnsupportedError):  # nobody is in the view yet
+        with suppress(UnsupportedError):  # no replica is in the view yet
             await (rollout.disable if rollout.switches().get(engine) else rollout.enable)(engine)
 
     async def set_timer(self, each: Running) -> None:
@@ -111,7 +112,7 @@ class Story:
             self.write, self.write, self.write, self.snapshot, self.snapshot, self.crash, self.wipe, self.switch,
             self.set_timer, self.hold,
         ]  # fmt: skip
-        with suppress(UnavailableError):  # whoever asked does not know; the state does
+        with suppress(UnavailableError):  # the caller does not know the outcome; the state does
             await self.chance.choice(acts)(self.running[self.chance.choice(NODES)])
         await trio.sleep(self.chance.uniform(0.0, 1.0))
         self.check()
@@ -143,7 +144,8 @@ async def same_position(running: list[Running]) -> None:
 async def test_equal_cursors_mean_equal_states_and_nothing_that_is_needed_is_trimmed(
     seed: int, autojump_clock: MockClock
 ) -> None:
-    """Crashes, holds, engines that come and go: whoever is where another one is has its bytes, too (I8, I9)."""
+    """Crashes, holds, engines that come and go: replicas at the same cursor have the same bytes
+    (I8, I9)."""
     async with replicas() as world:
         story = Story(world, random.Random(seed))
         for node in NODES:

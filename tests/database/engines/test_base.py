@@ -57,7 +57,7 @@ async def test_heavy_entries_do_not_share_a_transaction(autojump_clock: MockCloc
 
 
 class Turns(trio.abc.Instrument):
-    """How much is applied between two looks of the event loop for what has come in."""
+    """Bounds the work between two turns of the event loop."""
 
     def __init__(self, application: ListApplication) -> None:
         self.most, self._application, self._seen = 0, application, 0
@@ -139,7 +139,8 @@ async def test_a_crash_between_commit_and_flush_is_played_again(autojump_clock: 
 
 
 async def test_a_deterministic_error_takes_back_what_the_upper_layer_wrote(autojump_clock: MockClock) -> None:
-    """Cases 53 and 54: the proposer is told, play goes on, and `post_apply` is not called where `apply` failed."""
+    """Cases 53 and 54: the proposer gets the error, play goes on, and `post_apply` is not called
+    where `apply` failed."""
     async with replicas() as r:
         one, two = await r.start(1, recipe=only_base), await r.start(2, recipe=only_base)
         with pytest.raises(ValueError, match="refuse"):
@@ -180,7 +181,8 @@ async def test_the_error_of_one_layer_does_not_undo_the_layers_below(autojump_cl
 async def test_an_error_of_this_disk_stops_the_replica_and_nothing_of_it_is_in_the_store(
     autojump_clock: MockClock,
 ) -> None:
-    """Case 53: it is no function of the log. All who wait hear that nobody knows."""
+    """Case 53: the error is no function of the log. All pending proposals end with an unknown
+    outcome."""
     async with replicas() as r:
         one = await r.start(recipe=only_base)
         await one.propose(b"a")
@@ -265,7 +267,7 @@ async def test_a_replica_behind_the_trim_point_asks_for_a_snapshot(autojump_cloc
 
 
 async def test_entries_of_strangers_are_passed_over_by_all(autojump_clock: MockClock) -> None:
-    """Somebody appends by hand: no replica stops, and the list has only what was proposed."""
+    """An entry appended by hand stops no replica, and the list has only proposed items."""
     async with replicas() as r:
         one, two = await r.start(1, recipe=only_base), await r.start(2, recipe=only_base)
         await one.propose(b"a")
@@ -359,7 +361,8 @@ async def _expect_unavailable(running: Running) -> None:
 
 
 async def test_raw_writes_reach_every_replica_at_the_same_place(autojump_clock: MockClock) -> None:
-    """The brain doctor puts and deletes whatever it is told to, except the cursor; then soft state is made anew."""
+    """The brain doctor puts and deletes the given keys, except the cursor; then soft state is
+    reloaded."""
     async with replicas() as r:
         one, two = await r.start(1), await r.start(2)
         await one.propose(b"a")
@@ -378,7 +381,7 @@ async def test_raw_writes_reach_every_replica_at_the_same_place(autojump_clock: 
 
 
 async def test_an_engine_that_runs_into_an_error_stops_the_replica(autojump_clock: MockClock) -> None:
-    """What its background work raises is not swallowed."""
+    """An error of its background work is not swallowed."""
 
     class Broken(Layer):
         name = "broken"

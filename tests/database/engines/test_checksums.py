@@ -46,7 +46,7 @@ class RememberingDisk(MemoryDisk):
 
 @attrs.define(eq=False)
 class RememberingStore(MemoryStore):
-    """See above."""
+    """A store that remembers the snapshots that were made."""
 
     made: list[weakref.ref[StoreReader]] = attrs.field(kw_only=True)
 
@@ -57,7 +57,7 @@ class RememberingStore(MemoryStore):
 
 
 def agreed(running: Running) -> int:
-    """Where its digests were last those of a majority."""
+    """Position of the last comparison in which it agreed with the majority."""
     return {family.name: family.samples[0].value for family in checksums(running).metrics()}[
         "virtuallog_database_checksum_agreed_position"
     ]  # type: ignore[return-value]
@@ -148,7 +148,7 @@ async def test_one_that_comes_late_is_judged_by_those_who_were_there(autojump_cl
 
 
 async def test_what_was_folded_is_let_go_of(autojump_clock: MockClock) -> None:
-    """A snapshot keeps on the disk whatever is overwritten, and the next comparison may be far away."""
+    """A snapshot keeps overwritten values on the disk, and the next comparison may be far away."""
     async with replicas() as world:
         disk = RememberingDisk()
         one, two = await world.start(1, disk, settings=FAST), await world.start(2, settings=FAST)
@@ -174,7 +174,8 @@ def test_reports_on_the_newest_few_comparisons_count() -> None:
 
 
 def test_a_majority_is_of_all_who_vote() -> None:
-    """Who has not reported yet counts against both: the first two reports could stop the one that is right."""
+    """Missing reports count against both sides: otherwise the first two reports could stop the
+    replica that is right."""
     one, other = {"keys 69": "1"}, {"keys 69": "2"}
     assert majority({"a": one}, 1) is None, "one alone proves nothing"
     assert majority({"a": one, "b": one}, 3) == one

@@ -45,7 +45,7 @@ async def propose_all(running: Running, payloads: list[bytes]) -> list[Any]:
 
 
 async def entries_of(running: Running) -> list[Entry]:
-    """What is in the log."""
+    """Entries in the log."""
     tail = LogPosition((await running.log.check_tail()).tail)
     found = await running.log.read(LogPosition(0), tail, 8 << 20)
     return [parse_untrusted(data.payload) for each in found if isinstance(each, PlacedBatch) for data in each.records()]
@@ -65,7 +65,8 @@ async def test_commands_of_one_turn_share_entries_and_each_hears_its_own_result(
 
 
 async def test_a_command_that_fails_takes_back_what_it_did_alone(autojump_clock: MockClock) -> None:
-    """Partial failure: its proposer is told its error, the others their results, in the middle of a group."""
+    """Partial failure: in the middle of a group one proposer gets its error, the others their
+    results."""
     async with replicas() as r:
         one, two = await r.start(1, recipe=batched), await r.start(2, recipe=batched)
         told = await propose_all(one, [b"a", b"b", b"refuse 1", b"c", b"refuse 2", b"d"])
@@ -77,7 +78,7 @@ async def test_a_command_that_fails_takes_back_what_it_did_alone(autojump_clock:
 
 
 async def test_a_group_of_unknown_outcome_is_unknown_to_each_member(autojump_clock: MockClock) -> None:
-    """Everybody is told, in order, and the next command goes through."""
+    """All proposers get the error, in order, and the next command goes through."""
     async with replicas() as r:
         one = await r.start(recipe=batched)
         r.provider.deaf = True
@@ -127,7 +128,7 @@ async def test_a_command_that_is_too_large_is_refused_alone(autojump_clock: Mock
 
 
 async def test_no_more_groups_are_under_way_than_the_window_has_room_for(autojump_clock: MockClock) -> None:
-    """What comes meanwhile waits and shares a later group."""
+    """Commands that arrive meanwhile wait and share a later group."""
     async with replicas() as r:
         one = await r.start(recipe=batched, settings=small(window=2))
         r.provider.slow = r.provider.secretive = True

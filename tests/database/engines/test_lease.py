@@ -72,7 +72,7 @@ async def enabled_over(started: list[Running]) -> None:
 
 
 async def strong_read(running: Running) -> int:
-    """How many items there are; linearizable."""
+    """Number of items, read linearizably."""
     await running.replica.stack.top.prepare_read()
     count = len(running.application.items)
     await lease(running).confirm()
@@ -90,7 +90,8 @@ async def test_nobody_has_a_lease_before_it_is_enabled(autojump_clock: MockClock
 
 
 async def test_the_holder_reads_without_asking_the_log(autojump_clock: MockClock) -> None:
-    """What a lease is for: reads as new as every completed write, without a round trip. Others still ask."""
+    """The purpose of a lease: reads as new as every completed write, without a round trip. Other
+    replicas still ask."""
     async with replicas() as world:
         first, second, _ = await enabled(world)
         before = world.provider.tail_checks
@@ -232,7 +233,7 @@ async def _ended(first: Running, second: Running) -> bool:
 
 @attrs.define
 class LateNews:
-    """The engine below, which tells what became of a proposal half a second after everybody else knows."""
+    """The engine below, which completes a proposal half a second after all others have applied it."""
 
     engine: Any
     nursery: trio.Nursery
@@ -331,7 +332,8 @@ async def test_who_waits_is_told_when_the_replica_stops(autojump_clock: MockCloc
 
 
 async def test_who_waits_is_told_when_a_raw_write_takes_the_lease_away(autojump_clock: MockClock) -> None:
-    """Nobody is left to wait for: the next renewal, which the holder cannot make, is not what tells them."""
+    """There is no holder left to wait for: they do not depend on the next renewal, which the holder
+    cannot make."""
     async with replicas() as world:
         first, second, _ = await enabled(world, holder=lagging(WANTED, 0.5))
         heard: list[object] = []
@@ -373,7 +375,8 @@ def test_settings_that_cannot_work_are_refused() -> None:
 
 @attrs.define
 class Witness:
-    """What clients saw: counts of a list that only grows, so operations are in the order of their counts."""
+    """Operations of clients: counts of a list that only grows, so they are in the order of their
+    counts."""
 
     operations: list[tuple[float, float, int]] = attrs.field(factory=list)
     """When it began, when it was completed, and how many items there were after it."""
@@ -382,7 +385,7 @@ class Witness:
         self.operations.append((began, trio.current_time(), count))
 
     def check(self) -> None:
-        """Whatever was completed before an operation began, that has seen."""
+        """An operation sees everything that was completed before it began."""
         for began, _, count in self.operations:
             seen = max((other for _, ended, other in self.operations if ended < began), default=0)
             assert count >= seen, f"an operation that began at {began} has seen {count}, one before it {seen}"

@@ -1,4 +1,4 @@
-"""Who waits for the holder of the lease is told in the same order of things as everybody else."""
+"""Proposals that wait for the lease's holder complete in the same order of events as all others."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from virtuallog_database.engines.core.entry import Entry
 async def test_who_waited_for_the_holder_is_told_once_all_that_the_store_shows_was_seen(
     autojump_clock: MockClock,
 ) -> None:
-    """Whoever is told reads next, or lets his client read, and the store shows a whole transaction then. If watches were not told of
-    all of it, a client would see a change before its event, and an answer that is newer than it says."""
+    """A completed proposer reads next, or lets its client read, and the store shows a whole
+    transaction then. If the watches of all of it had not fired, a client would see a change before
+    its event, and an answer that is newer than it says."""
     async with replicas() as world:
         _, second, third = await enabled(world, others=lagging(FAST, 0.5))
         shown: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""Ranges of the log are copied elsewhere by whoever bids for them, and the log is not trimmed before that (case 62)."""
+"""Bidders copy ranges of the log elsewhere, and the log is not trimmed before that (case 62)."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Place:
     slow: bool = False
     """Nothing that is written there is ever done."""
     read_seconds: float = 0.0
-    """What is written there is read back as slowly."""
+    """Read-back is as slow as the upload."""
 
     def open(self, url: str) -> PlaceFiles:
         return PlaceFiles(self, self.directories.setdefault(url, {}))
 
     def ranges(self) -> list[tuple[int, int]]:
-        """What is whole there, in order."""
+        """Complete archives there, in order."""
         return sorted((manifest.start, manifest.stop) for manifest in self._manifests())
 
     def holes(self) -> list[tuple[int, int]]:
@@ -189,7 +189,7 @@ async def test_a_dead_bidder_loses_its_range_to_another(autojump_clock: MockCloc
 
 
 async def test_a_bidder_that_restarts_goes_on_with_its_range(autojump_clock: MockClock) -> None:
-    """It knows from the log what it had bid for, so nobody has to wait until its bid is given up."""
+    """It knows its bid from the log, so no replica has to wait until the bid is given up."""
     stuck, good = Place(slow=True), Place()
     async with replicas() as world:
         (first,) = await enabled(world, stuck)
@@ -215,7 +215,7 @@ async def test_disabled_it_holds_back_nothing(autojump_clock: MockClock) -> None
 
 
 async def test_enabled_again_backups_begin_behind_what_was_trimmed_meanwhile(autojump_clock: MockClock) -> None:
-    """Otherwise a range without entries would be told as backed up: a hole that nobody hears of."""
+    """Otherwise a range without entries would be reported as backed up: an unnoticed hole."""
     place = Place()
     async with replicas() as world:
         running = await enabled(world, place, place)
@@ -245,7 +245,7 @@ def test_backups_begin_where_nobody_can_have_trimmed() -> None:
 
 
 async def test_a_range_that_is_gone_is_not_told_as_backed_up(autojump_clock: MockClock) -> None:
-    """Somebody has forced a trim. It shows as a failure that stays, until an operator lets backups begin anew."""
+    """After a forced trim the failure stays visible until an operator lets backups begin anew."""
     place = Place(broken=True)
     async with replicas() as world:
         running = await enabled(world, place, place)
@@ -264,7 +264,8 @@ async def test_a_range_that_is_gone_is_not_told_as_backed_up(autojump_clock: Moc
 
 
 async def test_a_marker_in_its_directory_is_not_taken_for_a_trim(autojump_clock: MockClock) -> None:
-    """Whoever restores would take the range as trimmed: so it is not told as backed up, and the log stays. An operator removes the directory, and it goes on."""
+    """A restore would take the range as trimmed. So it is not reported as backed up, and the log
+    stays. An operator removes the directory, and it goes on."""
     place = Marked()
     async with replicas() as world:
         with capture_logs() as told:
@@ -327,7 +328,7 @@ async def test_a_range_is_bounded_however_much_there_is(autojump_clock: MockCloc
 
 
 async def test_what_engines_say_by_themselves_is_backed_up_in_the_end(autojump_clock: MockClock) -> None:
-    """With nobody writing the log still grows slowly, and it is trimmed up to the backups only."""
+    """Without writers the log still grows slowly, and it is trimmed up to the backups only."""
     place = Place()
     async with replicas() as world:
         running = await enabled(world, place, None)
@@ -338,7 +339,7 @@ async def test_what_engines_say_by_themselves_is_backed_up_in_the_end(autojump_c
 
 
 async def test_a_log_that_cannot_be_asked_where_it_begins_stops_no_replica(autojump_clock: MockClock) -> None:
-    """Its oldest part may be an archive that nobody may write to any more; backups begin once that is mended."""
+    """Its oldest part may be a read-only archive; backups begin once that is mended."""
     place = Place()
     async with replicas() as world:
         world.provider.trim_refusal = StorageError("s3://archive: permission denied")

@@ -85,7 +85,8 @@ DAMAGE: Final = st.tuples(
 
 @st.composite
 def entries(draw: st.DrawFn) -> bytes:
-    """What is appended: an entry with whole or damaged headers, a damaged entry, one of another version, or garbage."""
+    """Random entry: whole or with damaged headers, a damaged entry, one of another version, or
+    garbage."""
     headers = {PROPOSER: bytes(TOKEN_BYTES)}
     for name, value in draw(st.lists(HEADERS, max_size=3)):
         damage, at = draw(DAMAGE)
@@ -105,12 +106,13 @@ def test_replicas_agree_about_whatever_is_in_the_log(blobs: list[bytes]) -> None
 
 
 def may_be_later(blob: bytes) -> bool:
-    """Whether it may be of a later version: an entry of this one with a command of an engine that its damage has made another one."""
+    """True if it may be of a later version: an entry of this one, damaged into another engine's
+    command."""
     return blob.startswith(b"VE\1") and any(engine.name.encode() in blob for engine in COMMANDED)
 
 
 async def _play(blobs: list[bytes]) -> bool:
-    """Whether all replicas have stopped."""
+    """True if all replicas have stopped."""
     async with replicas() as world:
         world.provider.trim_refusal = UnavailableError("drawn announcements would allow it")
         present = [await world.start(node) for node in (1, 2, 3)]

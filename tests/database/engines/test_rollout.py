@@ -80,7 +80,8 @@ def rollout(running: Running) -> RolloutEngine:
 
 
 async def test_an_engine_is_added_in_two_phases_while_entries_flow(autojump_clock: MockClock) -> None:
-    """One server after the other gets the new program; before the last one has it, nobody can enable the engine."""
+    """Servers get the new program one by one; before the last one has it, the engine cannot be
+    enabled."""
     async with replicas() as world, trio.open_nursery() as nursery:
         running = [await world.start(node, settings=FAST) for node in (1, 2, 3)]
 
@@ -146,8 +147,8 @@ async def test_settings_enable_once_all_know_it(autojump_clock: MockClock) -> No
 
 
 async def test_an_engine_that_nobody_knows_is_not_switched(autojump_clock: MockClock) -> None:
-    """Neither on nor off: switches stay in the state for ever, and there are places for 64. One that was used once may still be
-    switched off when nobody knows it any more."""
+    """Neither on nor off: switches stay in the state for ever, and there are places for 64. A used
+    one may still be switched off when no replica knows it any more."""
     async with replicas() as world:
         newer = await world.start(1, recipe=with_engine(Counting), settings=FAST)
         await newer.propose(b"a")
@@ -167,7 +168,7 @@ async def test_an_engine_that_nobody_knows_is_not_switched(autojump_clock: MockC
 
 
 async def test_an_old_program_stops_where_an_engine_is_enabled_that_it_does_not_know(autojump_clock: MockClock) -> None:
-    """It was away for so long that it is not in the view, so nobody asked it."""
+    """It was away for so long that it is not in the view, so its engines were not considered."""
     async with replicas() as world:
         newer = await world.start(1, recipe=with_engine(Counting), settings=FAST)
         older = await world.start(2, settings=FAST)

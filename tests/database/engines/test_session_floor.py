@@ -147,7 +147,7 @@ async def test_before_the_switch_entries_are_applied_as_by_the_former_version(au
 
 
 async def test_an_older_incarnation_of_a_forgotten_replica_is_passed_over(autojump_clock: MockClock) -> None:
-    """What was proposed before a crash, and never applied, is not applied behind what came later."""
+    """Proposals from before a crash that were never applied are not applied behind later ones."""
     async with replicas() as r:
         one = await r.start(1, settings=FORGETFUL)
         await switched_on(one)

@@ -1,4 +1,4 @@
-"""Exactly once, in order, whatever the log does: delos.md section 11, case 59."""
+"""Exactly-once and in order, whatever the log does: delos.md section 11, case 59."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ordered(context: LayerContext, settings: StackSettings) -> list[Layer]:
 
 @attrs.define
 class Told:
-    """What became of proposals, in the order in which it was told."""
+    """Outcomes of proposals, in the order of their callbacks."""
 
     running: Running
     outcomes: list[tuple[bytes, object]] = attrs.field(factory=list)
@@ -95,7 +95,7 @@ async def test_what_is_in_the_log_twice_is_applied_once(autojump_clock: MockCloc
 async def test_after_giving_up_nothing_of_the_former_life_is_applied_behind_the_next_one(
     autojump_clock: MockClock,
 ) -> None:
-    """Their proposers were told that nobody knows; a later proposal must not be overtaken."""
+    """Their proposers got an unknown outcome; a later proposal must not be overtaken."""
     async with replicas() as r:
         told = Told(await r.start(recipe=ordered))
         order = told.running.replica.stack.find(SessionOrderEngine)
@@ -137,7 +137,7 @@ async def test_what_a_former_boot_left_in_the_log_is_applied_until_the_next_one_
 
 
 async def test_a_log_that_is_closed_is_a_definite_answer(autojump_clock: MockClock) -> None:
-    """Nobody waits for the patience of the appender; once the log goes on, so do proposals."""
+    """No proposer waits for the appender to give up; once the log goes on, so do proposals."""
     async with replicas() as r:
         told = Told(await r.start(recipe=ordered))
         told.propose(b"a")
@@ -154,7 +154,8 @@ async def test_a_log_that_is_closed_is_a_definite_answer(autojump_clock: MockClo
 
 
 async def test_what_may_be_in_a_log_that_is_closed_is_of_unknown_outcome(autojump_clock: MockClock) -> None:
-    """One copy got in, and nobody heard of it; that the log refused the next one says nothing. What never was in it failed."""
+    """One copy got in unnoticed, and the log's refusal of the next one proves nothing. Proposals
+    that never were in the log failed."""
     async with replicas() as r:
         told = Told(await r.start(recipe=ordered))
         told.propose(b"a")
@@ -233,7 +234,7 @@ def assert_ascending(items: Iterable[bytes]) -> None:
 
 
 def test_nothing_is_sent_behind_a_lost_one_until_all_copies_are_back() -> None:
-    """It would be passed over by everybody."""
+    """All replicas would skip it."""
     proposals = PendingProposals(b"i")
     for _ in range(3):
         assert proposals.add(Entry(b""), print) is not None
@@ -249,7 +250,7 @@ def test_nothing_is_sent_behind_a_lost_one_until_all_copies_are_back() -> None:
 
 
 def test_a_copy_that_is_lost_after_another_one_was_applied_does_no_harm() -> None:
-    """What has been applied is not pending any more."""
+    """Applied proposals are not pending any more."""
     proposals = PendingProposals(b"i")
     proposals.add(Entry(b""), print)
     proposals.applied(b"i", 0)
@@ -292,7 +293,7 @@ def test_a_stamp_that_is_too_short_is_refused(header: bytes) -> None:
 
 
 def test_stamps_come_back_as_they_were() -> None:
-    """And a later boot is a later incarnation, whatever its life and series are."""
+    """A later boot is a later incarnation, for any life and series."""
     stamp = Stamp(b"i" * 16, 7, b"1-" + bytes(NodeId(3)))
     assert Stamp.parse_untrusted(stamp.encode()) == stamp
     assert session_order._INCARNATION.pack(2, 0, 0) > session_order._INCARNATION.pack(1, 9, 9)

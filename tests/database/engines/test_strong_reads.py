@@ -1,4 +1,5 @@
-"""What is read while a replica has the lease, and is behind: linearizable reads of the Python API, and reads after a `sync`."""
+"""Reads while a replica has the lease, and is behind: linearizable reads of the Python API, and
+reads after a `sync`."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ async def _nothing_there(reader: DatabaseClient) -> None:
 
 @asynccontextmanager
 async def deletion_that_the_holder_has_not_applied() -> AsyncIterator[tuple[DatabaseClient, DatabaseClient]]:
-    """Clients of the holder and of another replica, where /a is gone already; whoever deletes it has no answer yet."""
+    """Clients of the holder and of another replica, where /a is deleted already; the deleting
+    client has no answer yet."""
     async with replicas() as world:
         world.make_application = lambda environment: Database(clock=environment.clock, random=environment.random)
         running = [await world.start(1, settings=lagging(WANTED, 0.5)), await world.start(2), await world.start(3)]

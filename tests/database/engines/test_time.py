@@ -1,4 +1,4 @@
-"""Timers that fire at one position of the log, whatever single clocks say."""
+"""Timers fire at one position of the log, even if single clocks are wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log refuses what a replica asks of it, for reasons that are nobody's own: replicas go on, and try again."""
+"""Replicas go on, and try again, when the log refuses a request for reasons outside of the replica."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is in the view, what is held, and what may therefore be trimmed (case 57 of the specification, invariant I9)."""
+"""View, holds and allowed trims (case 57 of the specification, invariant I9)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from virtuallog_database.testing.memory_store import MemoryDisk
 
 FAST: StackSettings = attrs.evolve(SETTINGS, view=ViewSettings(announce_seconds=1.0, eject_seconds=8.0))
 SOON = 3.0
-"""Everybody has announced itself by then."""
+"""Time by which all replicas have announced themselves."""
 
 
 def view(running: Running) -> ViewTrackingEngine:
@@ -28,12 +28,13 @@ def view(running: Running) -> ViewTrackingEngine:
 
 
 def nodes(running: Running) -> set[str]:
-    """Which nodes are in the view, as this replica sees it."""
+    """Nodes in the view, as this replica sees it."""
     return {name.partition("-")[0] for name in view(running).members()}
 
 
 async def test_the_log_is_trimmed_to_the_oldest_of_the_newest_snapshots(autojump_clock: MockClock) -> None:
-    """Whoever restarts begins at its snapshot and reads on: a trim beyond it would leave it nothing to read."""
+    """A restarted replica begins at its snapshot and reads on: a trim beyond it would leave nothing
+    to read."""
     async with replicas() as world:
         all_of_them = [await world.start(node, settings=FAST) for node in (1, 2, 3)]
         for number in range(30):
@@ -138,7 +139,7 @@ async def test_an_ejected_replica_that_can_still_read_the_log_joins_again(autoju
 
 
 async def test_who_was_stopped_for_long_ejects_nobody(autojump_clock: MockClock) -> None:
-    """It wakes up and has heard of nobody for a minute: first it plays what was said meanwhile."""
+    """It wakes up and has heard no other for a minute: first it plays the announcements in between."""
     async with replicas() as world:
         first, second = await world.start(1, settings=FAST), await world.start(2, settings=FAST)
         await trio.sleep(SOON)
@@ -153,7 +154,8 @@ async def test_who_was_stopped_for_long_ejects_nobody(autojump_clock: MockClock)
 
 
 async def test_who_looks_for_a_silent_one_is_not_silent(autojump_clock: MockClock) -> None:
-    """The second look takes as long as three announcements; the others look for him in the same way, and would find him silent."""
+    """The second look takes as long as three announcements; the others watch this replica in the
+    same way, and would find it silent."""
     async with replicas() as world:
         first, second = await world.start(1, settings=FAST), await world.start(2, settings=FAST)
         await trio.sleep(SOON)
@@ -168,13 +170,13 @@ async def test_who_looks_for_a_silent_one_is_not_silent(autojump_clock: MockCloc
 
 @pytest.mark.parametrize(("announce", "eject"), [(5.0, 10.0), (5.0, 29.0), (0.0, 1.0)])
 def test_nobody_is_ejected_between_two_announcements(announce: float, eject: float) -> None:
-    """Where who lives counts as gone, the log is trimmed past what it has durable."""
+    """If live replicas count as gone, the log is trimmed past what they have durable."""
     with pytest.raises(InvalidSettingError, match="announcements"):
         ViewSettings(announce_seconds=announce, eject_seconds=eject)
 
 
 async def test_an_ejection_does_nothing_if_the_replica_was_heard_of_since(autojump_clock: MockClock) -> None:
-    """Of two that are proposed at the same time, or of one that was under way for long, only what still holds has an effect."""
+    """Of two concurrent commands, or of a late one, only one that still holds has an effect."""
     async with replicas() as world:
         first, second = await world.start(1, settings=FAST), await world.start(2, settings=FAST)
         await trio.sleep(SOON)
@@ -188,7 +190,8 @@ async def test_an_ejection_does_nothing_if_the_replica_was_heard_of_since(autoju
 
 
 async def test_a_wiped_node_takes_the_place_of_its_former_store(autojump_clock: MockClock) -> None:
-    """Nobody waits until the former one, which cannot come back, has been silent for long enough."""
+    """No replica waits until the former one, which cannot come back, has been silent for long
+    enough."""
     async with replicas() as world:
         first, second = await world.start(1, settings=FAST), await world.start(2, settings=FAST, store="former")
         await first.propose(b"a")
@@ -201,7 +204,8 @@ async def test_a_wiped_node_takes_the_place_of_its_former_store(autojump_clock: 
 
 
 async def test_holds_keep_the_log_until_they_are_released_or_over(autojump_clock: MockClock) -> None:
-    """Who has said what it needs finds it; one that died in the middle keeps the log only for its time."""
+    """A reader finds what it has a hold for; one that died in the middle keeps the log only for its
+    time."""
     async with replicas() as world:
         all_of_them = [await world.start(node, settings=FAST) for node in (1, 2)]
         for number in range(20):
@@ -227,7 +231,8 @@ async def test_holds_keep_the_log_until_they_are_released_or_over(autojump_clock
 
 
 async def test_a_hold_below_the_floor_tells_what_is_certain(autojump_clock: MockClock) -> None:
-    """What is below the floor may be gone: on some replica that has read the log further than others, say."""
+    """Positions below the floor may be gone: on a replica that has read the log further than
+    others, say."""
     async with replicas() as world:
         first = await world.start(1, settings=FAST)
         for number in range(10):

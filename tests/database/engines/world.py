@@ -48,7 +48,7 @@ class ListApplication:
     engine: Engine = attrs.field(init=False)
     store: LocalStore = attrs.field(init=False)
     seen: list[tuple[LogPosition, bytes]] = attrs.field(factory=list)
-    """What `post_apply` was called with."""
+    """Calls of `post_apply`."""
     loads: int = 0
 
     def attach(self, engine: Engine, store: LocalStore) -> None:
@@ -137,9 +137,9 @@ class MoodyProvider(MemoryProvider):
     slow: bool = False
     """Appends are done, their callers hear so later."""
     secretive: bool = False
-    """Nobody learns by waiting that the log has grown."""
+    """Replicas cannot learn by waiting that the log has grown."""
     blind: bool = False
-    """Nobody reads what is in it."""
+    """Reads of the log's content block."""
     trim_refusal: VirtualLogError | None = None
     """Why nothing can be trimmed."""
     tail_seconds: float = 0.0
@@ -177,7 +177,7 @@ class Running:
     """Why it ended."""
 
     async def propose(self, payload: bytes) -> Any:
-        """What `apply` has returned, here."""
+        """Results of `apply` here."""
         return await propose_and_wait(self.application.engine, Entry(payload))
 
     async def crash(self, chance: random.Random | None = None) -> None:

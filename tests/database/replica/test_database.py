@@ -78,7 +78,7 @@ async def test_watches_fire_on_every_replica_before_the_command_is_answered(auto
 
 
 async def test_watches_of_a_client_that_comes_back(autojump_clock: MockClock) -> None:
-    """What it has missed fires at once, the rest is set (ZooKeeper's setWatches)."""
+    """Missed changes fire at once, the rest is set (ZooKeeper's setWatches)."""
     async with databases() as r:
         one, watcher = of(await r.start()), Recorder()
         for path in ("/same", "/changed", "/parent"):
@@ -142,7 +142,7 @@ async def test_the_sessions_of_a_server_that_died_expire_as_well(autojump_clock:
 
 
 async def test_while_the_log_cannot_be_asked_nobody_expires(autojump_clock: MockClock) -> None:
-    """Nobody could have heard of any session; afterwards all have their timeout anew."""
+    """No session could be heard; afterwards all have their timeout anew."""
     async with databases() as r, trio.open_nursery() as nursery:
         one = of(await r.start(1))
         await nursery.start(one.run)

@@ -38,7 +38,7 @@ STEPS = st.lists(st.tuples(OPERATIONS, st.integers(0, 3), st.integers(0, 2)), mi
 
 
 async def whole_log(running: Running, start: int = 0) -> list[Placed]:
-    """What is in the log now, from `start` on."""
+    """Content of the log now, from `start` on."""
     tail = (await running.log.check_tail()).tail
     pieces: list[Placed] = []
     while start < tail:
@@ -58,7 +58,7 @@ def copy_of(running: Running) -> MemoryDisk:
 
 
 def folded(base: MemoryDisk, effects: Sequence[AppliedEffects], cursor: int) -> dict[bytes, bytes]:
-    """What Spark makes of it: the last of each key, without those that are gone."""
+    """The result of Spark: the last value of each key, without deleted ones."""
     pairs: dict[bytes, bytes | None] = dict(base.content.pairs)
     for each in effects:
         pairs.update(each.changes)
@@ -189,7 +189,7 @@ def without_time(context: LayerContext, settings: StackSettings) -> Sequence[Lay
 
 
 async def test_a_log_that_uses_an_unknown_engine_is_not_played(autojump_clock: MockClock) -> None:
-    """What that engine writes would be missing; neither is a store that has one enabled opened."""
+    """That engine's writes would be missing; a store that has one enabled is not opened, either."""
     async with databases() as world:
         one = await world.start(1)
         await trio.sleep(6.0)

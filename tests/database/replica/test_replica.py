@@ -1,4 +1,4 @@
-"""A replica with the whole stack: what a lone command waits for, who is told what when, and what it tells about itself."""
+"""A replica with the whole stack: latency of a lone command, order of callbacks, and metrics."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_a_session_that_nobody_hears_of_is_proposed_once_its_timeout_is_over(ser
 
 
 def test_an_expired_session_takes_its_ephemerals_with_it(server: Server) -> None:
-    """Its connection is told, its commands are refused; it cannot be attached any more."""
+    """Its connection is notified, its commands are refused; it cannot be attached any more."""
     origin = server.open()
     server.do(Create("/e", b"", mode=Mode.EPHEMERAL), origin)
     server.do(ExpireSessions(((7, 2),)))
@@ -115,7 +115,8 @@ def test_what_is_heard_is_told_after_a_third_of_the_timeout(server: Server) -> N
 
 @pytest.mark.parametrize("heard", range(0, 25, 3))
 def test_a_session_lives_for_its_timeout_and_a_third_of_it_at_most(server: Server, heard: int) -> None:
-    """However its client was last heard of: a ping just after a command is told late, and dated by that. Others wait for its locks."""
+    """A ping just after a command is proposed late, and dated by that. Other clients wait for its
+    locks so long."""
     server.open(timeout_ms=30_000)
     server.ticks(heard + 1)
     server.expiry.heard(7)
@@ -127,7 +128,8 @@ def test_a_session_lives_for_its_timeout_and_a_third_of_it_at_most(server: Serve
 
 
 def test_a_short_session_outlives_a_stop_that_is_as_long(server: Server) -> None:
-    """Nobody could be heard for 2.9 seconds, which is more than the shortest timeout, and less than an absence for others."""
+    """No client could be heard for 2.9 seconds: more than the shortest timeout, and less than an
+    absence for others."""
     server.open(7, timeout_ms=2000)
     server.open(8, timeout_ms=4000)
     server.tick()
@@ -154,7 +156,7 @@ def test_after_an_absence_all_sessions_count_anew(server: Server) -> None:
 
 
 def test_after_a_start_all_sessions_count_anew(server: Server) -> None:
-    """They are in the store, and nobody knows when they were last heard of."""
+    """They are in the store, and the time of their last sign of life is unknown."""
     server.open(timeout_ms=4000)
     again = SessionExpiry(server.tree, random.Random(1))
     again.load()
@@ -164,7 +166,8 @@ def test_after_a_start_all_sessions_count_anew(server: Server) -> None:
 
 
 def test_who_attaches_elsewhere_takes_the_session_along(server: Server) -> None:
-    """The former connection is told, and what it still sends is refused. Its timeout may be another one."""
+    """The former connection is notified, and its later commands are refused. The timeout may
+    change."""
     former = server.open()
     assert server.do(Attach(7, b"wrong", 8000)).error is Error.SESSION_EXPIRED
     assert server.told == []

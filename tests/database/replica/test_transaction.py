@@ -30,7 +30,7 @@ class Text:
 
 
 class ReadYourWrites(RuleBasedStateMachine):
-    """A transaction over a store shows what a dict would, whatever is put, deleted, taken back and committed."""
+    """A transaction over a store equals a dict, for any puts, deletions, rollbacks and commits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ TestReadYourWrites.settings = settings(max_examples=50, stateful_step_count=30, 
 
 @attrs.define
 class Written:
-    """What a store held after each of its writes."""
+    """Content of a store after each of its writes."""
 
     disk: MemoryDisk
     moments: list[dict[bytes, bytes]]
@@ -157,7 +157,7 @@ async def test_crashes_fall_back_to_different_moments() -> None:
 
 
 async def test_a_store_that_failed_once_fails_for_the_life_of_its_process() -> None:
-    """What it holds cannot be trusted; the next process finds the disk mended."""
+    """Its content cannot be trusted; the next process finds the disk mended."""
     disk = MemoryDisk()
     store = disk.open()
     store.write({b"a": b"1"})
@@ -214,7 +214,7 @@ def test_an_outer_savepoint_takes_back_what_inner_ones_have_released() -> None:
 
 
 def test_a_record_is_changed_in_place_and_encoded_once() -> None:
-    """What is put for each command of a group need not be encoded for each."""
+    """A value that each command of a group puts need not be encoded for each."""
     store = MemoryDisk().open()
     transaction, record = StoreTransaction(store), Text(b"one")
     transaction.put_record(b"a", record)

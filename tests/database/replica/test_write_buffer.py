@@ -1,4 +1,4 @@
-"""Writes that are held back: whoever reads sees one store, and the store below sees nothing before they are released."""
+"""Buffered writes: readers see one store, and the store below sees nothing before the release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a directory of a store promises, of the one on RocksDB and of the simulated one alike."""
+"""Contract of a store's directory, for RocksDB's and the simulated one alike."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_writes_are_seen_at_once_in_order(directory: StoreDirectory) -> No
 
 
 async def test_a_snapshot_stays_as_it_was(directory: StoreDirectory) -> None:
-    """What is written later is not in it."""
+    """Later writes are not in it."""
     store = await directory.open()
     store.write({b"a": b"1", b"b": b"2"})
     before = store.snapshot()
@@ -105,7 +105,8 @@ async def copy(source: StoreDirectory, name: str, target: StoreDirectory, piece:
 async def test_a_checkpoint_becomes_the_store_of_somebody_else(
     directory: StoreDirectory, other: StoreDirectory
 ) -> None:
-    """What is staged is what was listed; once it is installed, the former store and its checkpoints are gone."""
+    """The staged files are the listed ones; after the install the former store and its checkpoints
+    are gone."""
     store = await directory.open()
     store.write({b"%03d" % number: random.Random(number).randbytes(100) for number in range(50)})
     await directory.checkpoints.take("1")
@@ -159,7 +160,7 @@ async def test_staging_can_be_cleared_and_refuses_odd_names(directory: StoreDire
 
 
 async def test_a_store_that_is_closed_raises(tmp_path: Path) -> None:
-    """Whoever still uses it is told so, and does not reach into the next one."""
+    """A reader of the closed one gets an error, and does not reach into the next one."""
     directory = await open_store_directory(tmp_path, SMALL)
     store = await directory.open()
     await store.close()

@@ -65,7 +65,7 @@ async def test_a_store_says_that_it_is_behind_before_a_write_has_to_wait(tmp_pat
 
 @pytest.mark.parametrize("left", [".taking", ".taking.tmp"])
 async def test_a_checkpoint_that_was_cut_short_is_none(tmp_path: Path, left: str) -> None:
-    """A crash in the middle leaves a directory that nobody is told of, and the next start removes it."""
+    """A crash in the middle leaves an unlisted directory, and the next start removes it."""
     directory = await open_store_directory(tmp_path, SMALL)
     await directory.open()
     unfinished = tmp_path / "generation-000001/checkpoints" / left
@@ -93,7 +93,7 @@ async def test_a_crash_between_the_rename_and_the_removal_leaves_one_store(tmp_p
 
 
 async def test_a_snapshot_that_was_kept_does_not_keep_the_store(tmp_path: Path) -> None:
-    """The store closes, and can be opened again; whoever still reads the snapshot is told."""
+    """The store closes, and can be opened again; a reader of the snapshot gets an error."""
     directory = await open_store_directory(tmp_path, SMALL)
     store = await directory.open()
     store.write({b"a": b"1"})
@@ -142,7 +142,7 @@ async def test_a_damaged_block_is_found_when_it_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("harm", ["table is missing", "manifest is damaged", "CURRENT is empty"])
 async def test_damaged_files_are_not_opened(tmp_path: Path, harm: str) -> None:
-    """What RocksDB does not trust is no store; a missing one is never taken for an empty one."""
+    """A store with damage is not opened; a missing one is never taken for an empty one."""
     table = await filled(tmp_path)
     store = table.parent
     if harm == "table is missing":
@@ -204,7 +204,7 @@ async def test_a_store_that_has_met_a_full_disk_is_no_longer_used(tmp_path: Path
 
 
 async def test_an_open_store_is_not_replaced(tmp_path: Path) -> None:
-    """Its user would write into files that nobody has any more."""
+    """Its user would write into files that do not exist any more."""
     source = await open_store_directory(tmp_path / "source", SMALL)
     (await source.open()).write({b"a": b"1"})
     await source.checkpoints.take("1")

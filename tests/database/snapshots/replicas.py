@@ -30,7 +30,7 @@ EVERYTHING = (b"", b"\xff")
 
 @attrs.define(eq=False)
 class Replica:
-    """What `Snapshotter` sees of one: `Progress`."""
+    """Progress of a replica, as `Snapshotter` reads it (`AppliedProgress`)."""
 
     store: LocalStore
     cursor: LogPosition = NONE
@@ -61,9 +61,9 @@ class Machine:
     clock: SimulatedClock
     directory: StoreDirectory
     holds: list[tuple[str, int]] = attrs.field(factory=list)
-    """What was held for others."""
+    """Holds placed for others."""
     refusals: list[VirtualLogError] = attrs.field(factory=list)
-    """Of the next holds."""
+    """Outcomes of the next holds."""
     may_hold: trio.Event = attrs.field(factory=trio.Event)
     """Not set: the log takes no entries."""
 
@@ -112,15 +112,15 @@ class World:
     unknown: int = 0
     """So often the log does not answer."""
     refusal: VirtualLogError = attrs.field(factory=lambda: UnavailableError("the log does not answer"))
-    """What it says then."""
+    """Its answer then."""
     asked: int = 0
-    """How often somebody wanted to know where the log begins."""
+    """Number of questions where the log begins."""
     meanwhile: Callable[[], Awaitable[None]] | None = None
-    """What happens before the third one is told."""
+    """Hook before the third answer."""
 
     @property
     def clock(self) -> SimulatedClock:
-        """Of whoever looks at it from outside."""
+        """Content for a reader from outside."""
         return SimulatedClock(Process(NodeId(0)))
 
     async def find_trim_point(self) -> LogPosition:

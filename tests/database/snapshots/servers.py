@@ -50,7 +50,7 @@ class Server:
     process: Process
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     lives: int = 0
-    """How often it has served."""
+    """Number of times it has served."""
     served: trio.Event = attrs.field(factory=trio.Event)
 
     @property

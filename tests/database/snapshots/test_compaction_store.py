@@ -50,7 +50,7 @@ def manifest(**changes: Any) -> Manifest:
 
 
 def test_a_manifest_comes_back_as_it_was() -> None:
-    """And one with a field that nobody here knows."""
+    """Also one with an unknown field."""
     blob = manifest().encode()
     assert decode_untrusted(blob) == manifest()
     assert decode_untrusted(json.dumps({**json.loads(blob), "colour": "red"}).encode()) == manifest()
@@ -71,7 +71,7 @@ def test_a_manifest_comes_back_as_it_was() -> None:
     ],
 )
 def test_what_is_no_manifest_is_refused(change: Callable[[dict[str, Any]], Any]) -> None:
-    """Somebody else may have written it."""
+    """Another process may have written it."""
     fields = json.loads(manifest().encode())
     change(fields)
     with pytest.raises(MalformedError):
@@ -82,7 +82,7 @@ def test_what_is_no_manifest_is_refused(change: Callable[[dict[str, Any]], Any])
 
 
 def test_one_of_a_later_program_is_refused_by_its_version() -> None:
-    """Not as damaged: whoever reads this upgrades."""
+    """Not as damaged: an operator must upgrade."""
     with pytest.raises(BinaryTooOldError, match="version 2"):
         decode_untrusted(json.dumps({"format": FORMAT, "version": 2}).encode())
     with pytest.raises(BinaryTooOldError, match="lease"):
@@ -128,7 +128,7 @@ async def test_a_manifest_that_is_damaged_or_another_one_is_not_believed() -> No
 
 
 async def put_compaction(machine: Machine, place: CompactionStore, cursor: int, **changes: Any) -> Manifest:
-    """What a machine's store holds, as a compaction."""
+    """A machine's store as a compaction."""
     replica, snapshots = await machine.replica(cursor)
     position = await snapshots.take(replica)
     found = []
@@ -167,7 +167,7 @@ async def test_the_newest_of_peers_and_place_is_taken(autojump_clock: MockClock)
 async def refused(
     place: CompactionStore, change: Callable[[ArchivePlace], None], shelf: ArchivePlace, **changes: Any
 ) -> str:
-    """What a server waits for that finds nothing else, after something has happened to the place."""
+    """Reason for which a server waits that finds no other source, after a change at the location."""
     async with world() as w:
         await put_compaction(w.machine(3), place, 50, **changes)
         change(shelf)

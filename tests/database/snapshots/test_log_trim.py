@@ -1,4 +1,5 @@
-"""Snapshots, the view, trims and restores together: the log stays short, and whoever was away comes back."""
+"""Snapshots, the view, trims and restores together: the log stays short, and absent replicas come
+back."""
 
 from __future__ import annotations
 

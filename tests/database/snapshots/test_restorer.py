@@ -42,14 +42,14 @@ async def peers(made: World, *cursors: int) -> list[Machine]:
 
 
 async def state_at(cursor: int) -> list[tuple[bytes, bytes]]:
-    """What any replica has there."""
+    """Content of any replica there."""
     async with world() as made:
         replica, _ = await made.machine(9).replica(cursor)
         return content(replica.store)
 
 
 async def test_a_store_that_the_log_can_bring_up_to_date_is_left_alone(autojump_clock: MockClock) -> None:
-    """Nobody is asked for anything."""
+    """No peer is asked."""
     async with world() as made:
         await peers(made, 100)
         machine = made.machine(3)
@@ -110,7 +110,7 @@ async def test_a_log_that_begins_in_an_archive_that_cannot_be_read_is_waited_for
 
 
 async def test_a_peer_that_dies_in_the_middle_is_replaced_by_another(autojump_clock: MockClock) -> None:
-    """Of what it has given, nothing is lost that the other one has, too."""
+    """Fetched files that the other snapshot has, too, are kept."""
     async with world() as made:
         await peers(made, 120, 100)
         made.trim_point = 90
@@ -169,7 +169,9 @@ async def test_a_log_that_is_trimmed_meanwhile_takes_a_newer_snapshot(autojump_c
             await snapshots.take(replica)
             made.trim_point = 200
 
-        made.meanwhile = go_on  # after the store and before the fetch somebody asks; the third time is behind the fetch
+        made.meanwhile = (
+            go_on  # after the store and before the fetch the trim point is read; the third time is behind the fetch
+        )
         assert read_cursor(await restorer.open_store()) == 200
         assert restorer.meter.restores == 1
 
@@ -238,7 +240,7 @@ async def test_a_snapshot_that_was_damaged_on_the_peers_disk_is_not_installed(au
 
 
 async def test_a_full_disk_gives_its_room_back_and_tries_again(autojump_clock: MockClock) -> None:
-    """What lies beside it needs the room to go on; the old store stays until there is enough."""
+    """Other components on the disk need room to go on; the old store stays until there is enough."""
     async with world() as made:
         await peers(made, 100)
         made.trim_point = 90
@@ -266,7 +268,7 @@ async def test_our_own_failing_disk_ends_it_and_a_peers_does_not(autojump_clock:
 
 
 async def test_a_store_that_is_damaged_is_not_restored_by_itself(autojump_clock: MockClock) -> None:
-    """Somebody has to look at that disk; it says so."""
+    """An operator has to look at that disk; the error says so."""
     async with world() as made:
         await peers(made, 100)
         machine = made.machine(3)
@@ -351,7 +353,8 @@ async def test_what_is_served_at_a_time_is_bounded(autojump_clock: MockClock) ->
 
 
 async def test_who_asks_a_replica_that_ends_is_answered(autojump_clock: MockClock) -> None:
-    """Its tasks are cancelled; the asker hears of it at once, and goes to somebody else, instead of waiting for its time to be over."""
+    """Its tasks are cancelled; the caller gets an error at once, and asks another peer instead of
+    waiting for its timeout."""
     async with world() as made:
         outcomes: list[object] = []
         machine = made.machine(1)

@@ -1,4 +1,4 @@
-"""When snapshots are taken, which ones stay, and what the replica is told."""
+"""Snapshots: when they are taken, which ones stay, and what the replica learns."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_snapshot_is_due_after_bytes_or_after_time() -> None:
 
 @given(st.lists(st.integers(0, POSITION_MAX), min_size=2, unique=True))
 def test_names_sort_like_positions(numbers: list[int]) -> None:
-    """And say them back; other names are nobody's."""
+    """Names are parsed back; other names give None."""
     names = sorted(name_of(LogPosition(number)) for number in numbers)
     assert [position_of(name) for name in names] == sorted(numbers)
     assert position_of("7") is None and position_of(".taking" + "0" * 13) is None
@@ -111,7 +111,7 @@ async def test_a_meter_tells_how_long_a_snapshot_took_and_its_size(autojump_cloc
 
 
 async def test_one_at_a_time_and_none_without_progress(autojump_clock: MockClock) -> None:
-    """Who asks meanwhile waits, and finds that the newest has it all."""
+    """A concurrent caller waits, and finds that the newest has everything."""
     async with world() as made:
         machine = made.machine(1)
         machine.disk.faults = attrs.evolve(machine.disk.faults, write_seconds=(1.0, 2.0))
@@ -138,7 +138,7 @@ async def test_a_full_disk_makes_snapshots_wait(autojump_clock: MockClock) -> No
 
 
 async def test_a_failing_disk_ends_it(autojump_clock: MockClock) -> None:
-    """Whoever runs the replica stops it: what is durable is unknown."""
+    """The owner of the replica stops it: it is unknown what is durable."""
     async with world() as made:
         machine = made.machine(1)
         replica, snapshots = await machine.replica(20, SETTINGS)

@@ -29,7 +29,8 @@ def only(permissions: int, identity: Identity = ALICE) -> tuple[Acl, ...]:
 
 
 def test_rights_are_those_of_the_znode_and_of_its_parent() -> None:
-    """CREATE and DELETE are rights on the parent, and nothing is inherited. Whoever is super may do everything."""
+    """CREATE and DELETE are rights on the parent, and nothing is inherited. The super user may do
+    everything."""
     world = World()
     world.do(Create("/a", b"", only(31)), Origin(identities=(ALICE,)))
     world.do(Create("/a/open", b""), Origin(identities=(ALICE,)))
@@ -91,7 +92,8 @@ def test_an_acl_is_short_however_many_auth_stands_for() -> None:
 
 
 def test_the_acls_of_one_command_are_bounded_together() -> None:
-    """A multi of 10,000 short creates by somebody with a long name would otherwise be written as hundreds of MB by all."""
+    """Otherwise all replicas would write hundreds of MB for a multi of 10,000 short creates by a
+    client with a long name."""
     world, long = World(), Origin(identities=(Identity("digest", f"{'x' * 20_000}:hash"),))
     creates = [Create(f"/{number}", b"", (Acl(31, "auth", ""),)) for number in range(53)]
     assert world.error(Multi(tuple(creates)), long) is Error.INVALID_ACL

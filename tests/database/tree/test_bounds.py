@@ -91,7 +91,7 @@ def test_a_child_costs_its_own_size(parent: Create) -> None:
 
 
 def test_data_and_rights_of_any_length_are_read_as_they_were_written() -> None:
-    """Whether they stand apart, and whether they did before."""
+    """True if they are separate, now and before."""
     world, me = World(), (Identity("digest", "me:x"),)
     world.do(Create("/a", b""))
     for size in (0, APART_BYTES, APART_BYTES + 1, 50_000, 10, None):
@@ -300,8 +300,8 @@ def test_statistics_of_the_root_count_nothing() -> None:
 
 
 def test_new_quotas_take_a_share_of_the_time() -> None:
-    """Whoever creates and deletes them one by one is refused until the clock of the commands has gone on; also who was refused
-    has counted."""
+    """A client that creates and deletes them one by one is refused until the clock of the commands
+    has gone on; refused counts count as well."""
     world = filled(4000)
     visited = world.meter.visited
     for _ in range(100):
@@ -370,7 +370,8 @@ def test_checks_of_a_large_znode_of_the_former_version_are_bounded() -> None:
 
 
 def test_operations_are_counted_for_the_transaction() -> None:
-    """Of a multi each, also if it is refused, as it has been carried out by then; of the end of a session what it deletes."""
+    """Work of each operation of a multi, also if it is refused, as it was executed by then; of the
+    end of a session its deletions."""
     world = World()
     session = 7
     world.do(CreateSession(session, b"p" * 16, 10_000))

@@ -42,11 +42,11 @@ FORMER = {
     24: "7bf3721388329e22",
     25: "e4da27ced3261884",
 }
-"""What version 69fede5 made of the commands of these seeds."""
+"""Results of version 69fede5 for the commands of these seeds."""
 
 
 def told(result: Result) -> tuple[object, ...]:
-    """What the former version had in a result."""
+    """Fields of a result in the former version."""
     value = (
         [told(part) for part in result.value]
         if isinstance(result.value, tuple) and not isinstance(result.value, Stat)
@@ -56,7 +56,7 @@ def told(result: Result) -> tuple[object, ...]:
 
 
 def digest_of(seed: int) -> str:
-    """Of all results and of the whole store, after some commands in transactions of some."""
+    """Digest of all results and of the whole store, after some commands in several transactions."""
     chance, store, digest = random.Random(seed), MemoryDisk().open(), blake2b(digest_size=8)
     transaction = StoreTransaction(store)
     for command in HeavyCommands(chance, size=3000).commands(250):

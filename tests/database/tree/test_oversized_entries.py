@@ -19,7 +19,8 @@ from virtuallog_database.tree.results import Error
 
 MIB = 1 << 20
 REPLAY_BYTES_MAX = 64 * MIB
-"""Of a replica that replays the poison. The former version took 10 GB for the first one, and the better part of an hour for the second."""
+"""Limits of a replica that replays the poison. The former version took 10 GB for the first one, and
+the better part of an hour for the second."""
 
 
 async def poisoned(r: Replicas, *operations: Operation) -> Running:

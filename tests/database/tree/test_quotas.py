@@ -22,14 +22,14 @@ class CountingStore(MemoryStore):
         return super().get(key)
 
     def gets_of(self, world: World, operation: Operation) -> int:
-        """What this operation costs."""
+        """Work of this operation."""
         before = self.gets
         assert world.error(operation) is Error.OK
         return self.gets - before
 
 
 def limit(world: World, path: str, text: bytes) -> None:
-    """What `setquota` of zkCli does."""
+    """Commands of `setquota` of zkCli."""
     at = "/zookeeper/quota"
     for name in path.strip("/").split("/"):
         at += f"/{name}"
@@ -74,7 +74,7 @@ def test_soft_limits_refuse_nothing_and_hard_ones_do() -> None:
 
 
 def test_a_znode_counts_for_the_longest_limited_path() -> None:
-    """And for no other; without limits nobody counts any more."""
+    """Only that one is counted; without limits the count stops."""
     world = World()
     world.do(Multi((Create("/a", b""), Create("/a/b", b""))))
     limit(world, "/a", b"count=9,bytes=-1")
@@ -91,7 +91,7 @@ def test_a_znode_counts_for_the_longest_limited_path() -> None:
 
 
 def test_texts_are_those_of_zookeeper() -> None:
-    """Old clients read the first two pairs; whoever wrote nonsense has set no limit."""
+    """Old clients read the first two pairs; a malformed text sets no limit."""
     text = b"count=4,bytes=9=;byteHardLimit=15;countHardLimit=4"
     assert parse(text) == {"count": 4, "bytes": 9, "byteHardLimit": 15, "countHardLimit": 4}
     assert Text.read(text).render() == text
@@ -103,7 +103,8 @@ def test_texts_are_those_of_zookeeper() -> None:
 
 
 def test_digits_are_those_of_ascii() -> None:
-    """What else is a digit depends on the version of Python: replicas would not agree on a limit while they are being updated."""
+    """Other digits depend on the version of Python: replicas would not agree on a limit while they
+    are being updated."""
     assert parse("countHardLimit=\N{ARABIC-INDIC DIGIT SEVEN},bytes=7".encode()) == {"bytes": 7}
 
 

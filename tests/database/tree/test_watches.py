@@ -102,7 +102,7 @@ def test_persistent_watches_stay() -> None:
 
 
 def test_recursive_watches_see_everything_below_but_no_lists_of_children() -> None:
-    """At whatever depth; siblings with a longer name are not below. The root has everything."""
+    """At any depth; siblings with a longer name are not below. The root has everything."""
     world, watcher, everything = Watched(), Recorder(), Recorder()
     world.do(Create("/a", b""))
     world.watches.add("/a", watcher, WatchMode.PERSISTENT_RECURSIVE)
@@ -164,7 +164,7 @@ def test_who_is_gone_is_told_nothing() -> None:
 
 
 def test_the_end_of_a_session_deletes_and_so_does_a_multi_in_its_order() -> None:
-    """Each deletion is told like any other."""
+    """Each deletion fires like any other."""
     world, watcher = Watched(), Recorder()
     world.do(CreateSession(1, b"", 4000))
     world.do(Create("/e", b"", mode=Mode.EPHEMERAL), Origin(1, 1))
@@ -208,7 +208,8 @@ def test_a_herd_is_told_in_one_pass() -> None:
 
 
 def calls_of(run: Callable[[], None]) -> int:
-    """How many functions it calls, those of the interpreter included: what takes long, without a clock."""
+    """Number of function calls, those of the interpreter included: a measure of work without a
+    clock."""
     calls: Counter[str] = Counter()
     former = sys.getprofile()
     sys.setprofile(lambda frame, event, argument: calls.update([event]))

@@ -168,7 +168,8 @@ def test_a_multi_happens_as_a_whole(world: World) -> None:
 
 
 def test_containers_and_ttl_znodes_are_reaped_when_nobody_needs_them(world: World) -> None:
-    """Where the proposal is applied, it is decided whether it still holds. Clients do not see whose these znodes are."""
+    """The condition is checked again where the proposal is applied. Clients do not see the owner of
+    these znodes."""
     world.do(Create("/c", b"", mode=Mode.CONTAINER))
     world.do(Create("/new", b"", mode=Mode.CONTAINER))
     world.do(Create("/t", b"", mode=Mode.TTL, ttl_ms=1000))

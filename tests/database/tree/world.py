@@ -15,7 +15,7 @@ from virtuallog_database.tree.results import ChangeKind, Error, Result
 from virtuallog_database.tree.tree import Tree
 
 SWITCH = section("rollout") + BOUNDS.encode()
-"""Where the switch of the bounds stands."""
+"""Position of the switch of the bounds."""
 NOW_MS = 1_700_000_000_000
 IP = Identity("ip", "127.0.0.1")
 
@@ -29,7 +29,7 @@ class World:
     tree: Tree = attrs.field(init=False)
     now_ms: int = NOW_MS
     is_former: bool = False
-    """Whether commands are applied as by the version before the bounds."""
+    """True if commands are applied as by the version before the bounds."""
 
     def __attrs_post_init__(self) -> None:
         self.store = self.disk.open()

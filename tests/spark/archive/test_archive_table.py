@@ -50,7 +50,8 @@ def compare(spark: SparkSession, cluster: str) -> None:
 
 
 def damage(spark: SparkSession, cluster: str, place: Path) -> None:
-    """A page is found by whoever reads it, a footer before anything is read. Another cluster is refused."""
+    """A damaged page is found when it is read, a footer before anything is read. Another cluster is
+    refused."""
     file = max(place.glob("*/[0-9]*.parquet"))
     content = file.read_bytes()
     file.write_bytes(content[:2000] + bytes([content[2000] ^ 1]) + content[2001:])

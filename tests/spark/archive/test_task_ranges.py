@@ -1,4 +1,5 @@
-"""How the work on an archive is cut: no task larger than a file, enough of them for all, and all of it."""
+"""Ranges of the tasks of an archive: none larger than a file, enough for all workers, and together
+everything."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ Rows = list[dict[str, Any]]
 
 @attrs.define
 class Log:
-    """Appends rows; whoever wants a fault changes `rows` afterwards."""
+    """Appends rows; tests plant faults by changing `rows` afterwards."""
 
     rows: Rows = attrs.field(factory=list)
     segment: str = "1.a"
@@ -61,7 +61,7 @@ class Log:
         self.position += count - 1
 
     def extend(self, segment: str, loglet: str) -> None:
-        """What follows is in another loglet."""
+        """Further rows are in another loglet."""
         self.segment, self.loglet = segment, loglet
 
     def _row(self, **fields: Any) -> None:

@@ -56,7 +56,8 @@ def append_committed(log: Log, name: str, batch: int, entries: int = 3) -> None:
 @pytest.mark.slow
 @pytest.mark.long
 def test_a_sound_log_is_fine(spark: SparkSession) -> None:
-    """Whatever several tasks have read of it adds up: sessions, what was written to keys, equal states, committed rows."""
+    """Observations of several tasks add up: sessions, bytes written to keys, equal states,
+    committed rows."""
     log = sound_log()
     log.append(*database_entries())
     append_committed(log, "winner", 7)

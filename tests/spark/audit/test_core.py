@@ -1,4 +1,5 @@
-"""The parts of an audit that need no Spark: spans of time, sums of several tasks, what evidence means, how it is told."""
+"""Parts of an audit that need no Spark: time buckets, sums of several tasks, verdicts, and their
+text."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_looking_for_the_end_of_a_damage_takes_few_reads() -> None:
 
 
 def test_what_is_damaged_everywhere_is_one_damage_in_the_end() -> None:
-    """Nobody reads a task of a million positions for ever."""
+    """A damaged task of a million positions takes bounded time."""
     log = Damaged(1, {*range(0, LENGTH, 2)})
     found = log.positions(0, LENGTH)
 

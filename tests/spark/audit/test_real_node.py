@@ -94,7 +94,7 @@ async def archive_first(cluster: str, log: VirtualLog, place: Path) -> Path:
 
 
 async def payloads_at(log: VirtualLog, *positions: int) -> list[bytes]:
-    """Of the entries there."""
+    """Payloads of the entries there."""
     found = [await log.read(LogPosition(at), LogPosition(at + 1)) for at in positions]
     return [next(placed.records()).payload for (placed,) in found if isinstance(placed, PlacedBatch)]
 
@@ -107,7 +107,7 @@ def flip(file: Path, payload: bytes) -> None:
 
 
 def ranges_of(examples: Sequence[str]) -> list[range]:
-    """Of "[3, 9): why"."""
+    """Range in a text such as "[3, 9): why"."""
     return [range(*map(int, each[1:].split(")")[0].split(", "))) for each in examples]
 
 

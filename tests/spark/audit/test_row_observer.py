@@ -1,4 +1,5 @@
-"""What a task of an audit sees in its rows: every planted fault, however the rows are cut into pieces, and none in a sound log."""
+"""Observations of an audit's task: every planted fault, however the rows are cut into pieces, and
+none in a sound log."""
 
 from __future__ import annotations
 
@@ -90,7 +91,8 @@ def test_a_fault_is_seen_wherever_rows_are_cut(
 
 @sizes
 def test_gaps_are_told_with_their_ends(size: int) -> None:
-    """But for the last row's, which ends where the next piece begins; of fillers only the number is told."""
+    """Except for the last row's gap, which ends where the next piece begins; fillers are only
+    counted."""
     log = Log()
     log.gap("trimmed", 100)
     log.append(b"x")
@@ -122,7 +124,8 @@ def test_another_segment_may_have_another_clock() -> None:
 
 
 def test_markers_name_sessions() -> None:
-    """A row for each; a marker of a later version is told; what only begins like one is nothing."""
+    """A row for each; a marker of a later version is a remark; an entry that only begins like one
+    is nothing."""
     winners = tuple(Winner(SessionId(session_id(name)), LogPosition(0), LogPosition(4), 5, 50) for name in "ab")
     marker = Marker(QueryId(bytes(16)), None, None, winners).encode()
     newer = marker[:8] + b"\x09" + marker[9:]

@@ -35,7 +35,7 @@ def lie(made: World, *stops: int) -> None:
 
 
 async def test_segments_that_end_where_the_chain_says_are_fine(autojump_clock: MockClock) -> None:
-    """Of those that are asked: the ones with positions in the range. The open one has no end."""
+    """Only segments with positions in the range are asked. The open one has no end."""
     async with world() as made:
         log = await log_of_three_segments(made)
 
@@ -45,7 +45,8 @@ async def test_segments_that_end_where_the_chain_says_are_fine(autojump_clock: M
 
 
 async def test_a_segment_that_is_shorter_than_the_chain_says_is_wrong(autojump_clock: MockClock) -> None:
-    """What the chain has behind its end cannot be read by anybody. A longer one is fine: that is not in the log."""
+    """Positions of the chain behind the loglet's end cannot be read. A longer loglet is fine: that
+    is not in the log."""
     async with world() as made:
         await log_of_three_segments(made)
         lie(made, 2, 6)

@@ -1,4 +1,4 @@
-"""What compactions leave behind is removed, and nothing that somebody may need."""
+"""Remains of compactions are removed, and nothing that is still needed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ async def test_files_of_a_job_that_was_killed_go_when_two_newer_compactions_are_
 
 
 async def test_files_without_a_manifest_are_found_again_by_their_mark() -> None:
-    """Somebody was killed when he removed an old compaction: the manifest had gone, its files had not."""
+    """A process was killed while removing an old compaction: the manifest had gone, its files had
+    not."""
     shelf = ArchivePlace()
     place, files = CompactionStore(URL, shelf), DictFiles()
     for position in (10, 20):
@@ -73,7 +74,7 @@ async def test_chunks_that_are_folded_go_and_those_of_the_next_compaction_stay()
 
 
 def test_one_process_at_a_time_works_in_a_directory(tmp_path: Path) -> None:
-    """The second one is told; when the first has ended, the next one may."""
+    """The second one gets an error; when the first has ended, the next one may run."""
     with (
         locked_directory(tmp_path / "work"),
         pytest.raises(InvalidSettingError, match="used by another process"),

@@ -194,7 +194,7 @@ def story(told: Story, tmp_path: Path) -> Story:
 
 
 async def fetched(place: CompactionStore, manifest: Manifest, path: Path) -> dict[bytes, bytes]:
-    """What a server has that begins with it."""
+    """State of a server that begins with it."""
     directory = await open_store_directory(path)
     source = CompactionSource(place=place, manifest=manifest, clock=SystemClock(), fetched=Counter("x", "x"))
     await fetch(source, directory.staging)
@@ -206,7 +206,7 @@ async def fetched(place: CompactionStore, manifest: Manifest, path: Path) -> dic
 
 
 def fold_here(story: Story, played: ReplayedState, base: Manifest | None) -> list[WrittenTable]:
-    """What Spark does, by a dictionary: the same functions read and write."""
+    """Spark's work, by a dictionary: the same functions read and write."""
     sources = story.sources(played, base)
     numbers = pa.RecordBatch.from_pydict({"id": list(range(len(sources)))})
     newest: dict[bytes, tuple[int, bytes | None]] = {CURSOR: (-1, played.position.to_bytes(8, "big"))}
@@ -279,7 +279,7 @@ def test_a_state_that_is_not_that_of_the_replay_is_not_published(story: Story) -
 
 
 class Killed(BaseException):
-    """Of a process, at one of its changes."""
+    """Kill of a process, at one of its changes."""
 
 
 @attrs.define
@@ -297,7 +297,7 @@ class Fate:
 
 
 class MortalFiles(FsspecFiles):
-    """Of whom a fate waits at each change."""
+    """Files where a fate waits at each change."""
 
     def __init__(self, fate: Fate, url: str) -> None:
         super().__init__(url)
@@ -345,8 +345,8 @@ def test_publishing_may_be_killed_at_every_change(story: Story, tmp_path: Path, 
 
 
 async def test_chunks_may_be_lost_or_written_twice(autojump_clock: MockClock) -> None:
-    """Whoever plays is killed before or behind the n-th file, and what the store has not flushed is gone: the same effects come
-    of it, and the same store, whatever the chunks are then."""
+    """The replay is killed before or behind the n-th file, and unflushed writes of the store are
+    gone: the same effects come of it, and the same store, for any chunks that exist then."""
     async with databases() as world:
         one = await world.start(1)
         await trio.sleep(6.0)
@@ -386,7 +386,7 @@ def is_behind(cursor: int, chunk: Chunk) -> bool:
 
 
 def dying_at(number: int) -> Callable[[str], None]:
-    """Of the n-th write."""
+    """A hook that kills at the n-th write."""
     left = iter(range(number - 1, -1, -1))
 
     def write(name: str) -> None:

@@ -47,7 +47,7 @@ async def write(client: DatabaseClient, first: int, count: int) -> None:
 
 
 async def read(cluster: LocalCluster, path: Path) -> Mapping[str, bytes]:
-    """Everything in the tree, by somebody who was not there before."""
+    """Everything in the tree, read by a new client."""
     async with open_replica(cluster.file, path) as client:
         names = [name for name in await client.children("/") if name != "zookeeper"]
         return {name: (await client.get(f"/{name}")).data for name in names}
@@ -72,7 +72,7 @@ async def wait_trimmed(cluster: LocalCluster, position: LogPosition) -> None:
 
 
 async def lose_all_stores(cluster: LocalCluster, folder: Path) -> None:
-    """Of all servers at a time: no peer has a snapshot any more."""
+    """Remove the stores of all servers at a time: no peer has a snapshot any more."""
     for node in range(1, NODES + 1):
         await cluster.kill(NodeId(node))
     for node in range(1, NODES + 1):

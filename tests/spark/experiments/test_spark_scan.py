@@ -24,7 +24,7 @@ def run(plan: ScanPlan) -> ScanFindings:
 
 
 def test_a_small_run(tmp_path: Path) -> None:
-    """All readers, sizes and targets are there. How fast it was is nobody's business here."""
+    """All readers, sizes and targets are there. Speed is not checked here."""
     require_java()
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as processes:
         findings = processes.submit(run, ScanPlan(entries=20_000, size=100, rounds=1, cores=1)).result()

@@ -1,4 +1,5 @@
-"""The bench that streams a log to Parquet and kills what can be killed: it must find whatever is wrong, and a small run is right."""
+"""The bench that streams a log to Parquet and kills its processes finds planted faults, and a small
+run is right."""
 
 from __future__ import annotations
 
@@ -123,7 +124,7 @@ def test_a_run_that_has_not_shown_what_it_should_is_wrong(changes: dict[str, obj
 
 @pytest.mark.slow
 def test_spark_computes_the_same_digest(spark: SparkSession) -> None:
-    """Whatever bytes a payload has, and however large a position is."""
+    """For any bytes of a payload, and any position."""
     rows = [(0, b""), (1, b"\0\xff"), ((1 << 40) + 1, bytes(range(256))), ((1 << 62), b"x" * 1000)]
     frame = spark.createDataFrame([(at, bytearray(payload)) for at, payload in rows], "position LONG, payload BINARY")
     found = frame.selectExpr("position", f"{DIGEST_SQL} AS digest").collect()
@@ -153,7 +154,7 @@ async def test_a_small_run_is_right_and_one_row_less_or_more_is_found(tmp_path: 
 
 
 def largest_file(table: Path) -> tuple[Path, pa.Table]:
-    """Of those that count; others lie there that drivers have left that were killed."""
+    """The largest committed file; others are left by killed drivers."""
     listed = "".join(file.read_text() for file in (table / "_spark_metadata").glob("[0-9]*"))
     files = [file for file in table.glob("part-*.parquet") if file.name in listed]
     file = max(files, key=lambda file: file.stat().st_size)

@@ -60,7 +60,7 @@ def batch() -> pa.RecordBatch:
     ids=str,
 )
 def test_a_filter_leaves_the_rows_that_sql_would_leave(given: Filter, left: list[int]) -> None:
-    """What is null fulfils no comparison."""
+    """Null fulfils no comparison."""
     wanted, others = take([given])
 
     assert others == []

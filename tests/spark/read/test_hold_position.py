@@ -55,7 +55,8 @@ def test_a_hold_from_before_stays_until_the_run_has_committed_something() -> Non
 
 @given(st.lists(st.tuples(st.sampled_from(["commit", "move", "fail"]), st.integers(0, 30)), max_size=40))
 def test_it_is_never_ahead(steps: list[tuple[str, int]]) -> None:
-    """Whatever comes when, and however often moves fail: at most the end of the batch before the last one that is committed."""
+    """For any events, and any number of failed moves: the hold is at most at the end of the batch
+    before the last committed one."""
     holding = HoldPosition(60)
     holding.begin(0, 0, now=0)
     ends, now = [0, 0], 0

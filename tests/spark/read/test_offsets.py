@@ -1,4 +1,4 @@
-"""Where reads begin and end, as options and checkpoints spell it."""
+"""Start and end of reads, as options and checkpoints spell them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_place_is_an_end_or_a_position(text: str, place: object) -> None:
 
 @pytest.mark.parametrize("text", BAD)
 def test_what_is_no_place_is_refused_by_the_name_of_its_option(text: str) -> None:
-    """A read never begins somewhere because nobody understood where."""
+    """A misspelled place is refused: a read never begins at a guessed position."""
     with pytest.raises(InvalidSettingError, match="endingOffsets"):
         parse_place("endingOffsets", text)
 
@@ -72,6 +72,6 @@ def test_an_offset_is_spelled_in_one_way() -> None:
     "fields", [None, 7, "7", {"position": 7}, {"cluster": CLUSTER, "position": -1}, {"topic": {"0": 1}}]
 )
 def test_a_checkpoint_of_something_else_is_refused(fields: object) -> None:
-    """Of another source, say."""
+    """A checkpoint of another source, say."""
     with pytest.raises(MalformedError, match="not an offset"):
         offset_untrusted(fields)

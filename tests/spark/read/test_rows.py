@@ -72,7 +72,7 @@ def test_an_entry_is_a_row_and_so_is_a_gap() -> None:
 
 
 def test_below_the_chain_there_is_no_segment() -> None:
-    """Nobody knows any more which it was."""
+    """The segment is not known any more."""
     assert (
         rows("segment STRING, loglet STRING", Part(start=5, stop=12, segment=None))
         == [{"segment": None, "loglet": None}] * 3
@@ -133,7 +133,7 @@ def test_how_far_rows_reach() -> None:
 
 
 def test_spark_learns_name_and_schema_without_a_client_of_the_log() -> None:
-    """It imports every package that is named like ours, whatever a query reads."""
+    """Spark imports every package that is named like ours, for any query."""
     script = (
         "import sys; from pyspark_virtuallog import DefaultSource; "
         "print(DefaultSource.name(), len(DefaultSource({}).schema()), {'trio', 'virtuallog', 'pyarrow'} & {*sys.modules})"

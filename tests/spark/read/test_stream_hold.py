@@ -35,7 +35,7 @@ def reader(cluster: str, every_seconds: float = 0.0) -> LogStreamReader:
 
 
 async def is_needed(log: VirtualLog) -> bool:
-    """Whether a server trims no further because of the stream."""
+    """True if a server trims no further because of the stream."""
     allowed = await call_any_replica(log.view.environment.services, [NodeId(1)], FindAllowedTrim())
     return "hold copy" in allowed.reasons
 

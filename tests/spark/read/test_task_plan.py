@@ -32,7 +32,7 @@ from virtuallog.contract.types import LogPosition
 CLUSTER = ClusterFile(nodes=(NodeAddress(id=1, address="127.0.0.1:7001"),))
 OPTIONS = ReadOptions(cluster="c.toml")
 BORDERS = (100, 150, 152, 400)
-"""Of the segments: the chain begins at 100, the last one is open."""
+"""Borders of segments: the chain begins at 100, the last one is open."""
 
 
 def chain() -> Chain:
@@ -53,7 +53,7 @@ def plan(*pieces: PlannedPiece, nodes: tuple[int, ...] = (1, 2, 3), **options: A
 
 @given(st.integers(0, 600), st.integers(0, 600), st.integers(1, 700), st.integers(1, 50))
 def test_tasks_cover_what_is_wanted_once_and_in_order(one: int, other: int, size: int, least: int) -> None:
-    """Whatever the options: no position is missing, none is read twice, and each part is of one segment."""
+    """For any options: no position is missing, none is read twice, and each part is of one segment."""
     start, stop = sorted((one, other))
     pieces = [PlannedPiece(start=start, stop=stop)] if start < stop else []
     tasks = plan(*pieces, positions_per_partition=size, min_partitions=least)
@@ -82,7 +82,7 @@ def test_tasks_are_near_all_nodes_in_turn() -> None:
 
 
 def test_what_lies_below_the_chain_is_of_no_segment() -> None:
-    """It has been trimmed, and dropped from the chain; the log says so to whoever reads there."""
+    """It has been trimmed, and dropped from the chain; reading there raises the log's error."""
     (task,) = plan(PlannedPiece(start=90, stop=110))
 
     assert [(part.start, part.stop, part.segment is None) for part in task.parts] == [
@@ -96,7 +96,7 @@ def winner(name: str, first: int, last: int) -> Winner:
 
 
 def test_a_part_is_told_whose_entries_it_may_have() -> None:
-    """Of all that are wanted; what can have none is not read at all."""
+    """Parts with entries of wanted sessions; others are not read at all."""
     a, b, c = winner("a", 140, 151), winner("b", 150, 155), winner("c", 158, 159)
     (task,) = plan(
         PlannedPiece(start=140, stop=160, winners=(a, b, c)),

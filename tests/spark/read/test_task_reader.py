@@ -1,4 +1,5 @@
-"""From a plan to rows, without a log: whatever lies there, however it is cut and filtered, each entry is a row once, and nothing is missing."""
+"""From a plan to rows, without a log: for any content, cut and filter, each entry is a row once,
+and nothing is missing."""
 
 from __future__ import annotations
 
@@ -122,7 +123,8 @@ OPTIONS = st.builds(
 def rows(
     tasks: Sequence[ReadTask], log: MadeUpLog, wanted: RowFilter, cuts: Sequence[int], schema: StructType = SCHEMA
 ) -> list[Row]:
-    """What all tasks give, each part in pieces that end at `cuts`, as a scan's end wherever a server likes."""
+    """Rows of all tasks, each part in pieces that end at `cuts`, as a server may end a scan
+    anywhere."""
     arrow = to_arrow_schema(schema, timezone="UTC")
     return [
         row
@@ -227,7 +229,8 @@ def test_committed_rows_are_all_that_the_winners_wrote(
 
 
 def test_committed_rows_that_are_gone_are_missed() -> None:
-    """Their marker lies above the trim point, they below; what is left of them is seen by whoever may miss some."""
+    """Their marker lies above the trim point, they below; readers that may miss rows see what is
+    left of them."""
     left = PlacedBatch(range(2, 4), Batch.build(SESSIONS[0], 2, [b"c", b"d"]), 1)
     part = Part(start=0, stop=4, segment=None, sessions=frozenset({SESSIONS[0]}))
     table, schema = table_of([Gap(0, 2, GapKind.TRIMMED), left]), to_arrow_schema(SCHEMA, timezone="UTC")

@@ -1,4 +1,4 @@
-"""Which of several sources a range is read from."""
+"""Choice of sources for a range."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_cover_is_whole_or_refused(spans: list[Span[str]], start: int, stop: i
 
 @given(SPANS, st.integers(0, 20))
 def test_what_is_whole_up_to_an_end(spans: list[Span[str]], stop: int) -> None:
-    """From the position that is told on everything can be read, and right below it nothing."""
+    """From the reported position on everything can be read, and right below it nothing."""
     first = whole_from(spans, stop)
     cover(spans, first, stop)
     assert not any(span.start < first <= span.stop for span in spans)

@@ -61,7 +61,7 @@ def with_kazoo(port: int, *made: str) -> list[str]:
 
 
 async def paths_in(into: Path, cluster: str) -> set[bytes]:
-    """Of the znodes in a restored state."""
+    """Paths of the znodes in a restored state."""
     return {key[1:] for key in await fetched(into, ClusterId(bytes.fromhex(cluster))) if key.startswith(b"n")}
 
 
@@ -143,7 +143,7 @@ async def test_a_log_is_restored_from_archives_alone(tmp_path: Path) -> None:
     assert len(list(place.rglob("*.parquet"))) == 3, "the archives of the former cluster are not touched"
 
     (second,) = place.glob("*-00000000000000000300-*")
-    (second / "manifest.json").unlink()  # as of somebody who was killed before he had written it
+    (second / "manifest.json").unlink()  # as of a process that was killed before it had written it
     with pytest.raises(InvalidSettingError, match="has positions 300 to 599; from 600 on all is there"):
         await restored(place, tmp_path / "other", time_ms=1 << 42)
     with pytest.raises(InvalidSettingError, match="all that was found, from 600 on, is later"):

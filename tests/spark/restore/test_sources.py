@@ -1,4 +1,5 @@
-"""What is left of a log is never as it should be: places overlap, are damaged, are others'; attempts are killed, and given again."""
+"""Remains of a log are imperfect: locations overlap, are damaged, belong to others; attempts are
+killed, and repeated."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ async def restored(place: Path, into: Path, *more: Path, seed: int = 7, **wanted
 
 
 async def numbers(reading: RangeReader, start: int, stop: int) -> list[int]:
-    """Of the entries there, which must be those of the made-up log; of a gap, what is below 0."""
+    """Numbers of the entries there, which must be those of the synthetic log; negative for a gap."""
     found = list[int]()
     while start < stop:
         for placed in await reading.read(start, stop):
@@ -142,7 +143,8 @@ async def test_all_there_is_stays_what_it_was_when_it_began(tmp_path: Path) -> N
 
 
 async def test_two_at_a_time_make_one(tmp_path: Path) -> None:
-    """The same command was given twice: whoever decides first decides for both, and both end with the same."""
+    """The same command was given twice: the first decision counts for both, and both end with the
+    same."""
     place, made = tmp_path / "place", list[Restored]()
     await archived(MadeUp(), place, 0, 4_000)
 

@@ -1,4 +1,5 @@
-"""The state of a database at a position: what its replicas had there, whatever it is made from, and a new cluster goes on from it."""
+"""The state of a database at a position equals its replicas' state there, from any source, and a
+new cluster continues from it."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ async def write_something(
 
 
 async def play(running: Running, position: LogPosition) -> MemoryDisk:
-    """The store of nobody's, up to a position."""
+    """A private store, played up to a position."""
     disk = MemoryDisk()
     await play_up_to(disk.open(), LiveReader(running.log), position)
     return disk
@@ -68,7 +69,7 @@ async def play(running: Running, position: LogPosition) -> MemoryDisk:
 
 @attrs.frozen
 class Story:
-    """What was written, and what replicas had on the way."""
+    """A written log, and the states of its replicas on the way."""
 
     log: Kept
     known: Mapping[LogPosition, dict[bytes, bytes]]
@@ -292,7 +293,7 @@ async def renamed(log: Kept, place: Path, cluster: ClusterId, stop: int) -> Path
 
 
 async def fetched(into: Path, cluster: ClusterId) -> dict[bytes, bytes]:
-    """What a server has that begins with it."""
+    """State of a server that begins with it."""
     place = CompactionStore(f"file://{into}")
     manifest = await place.newest(cluster)
     assert manifest is not None
@@ -308,6 +309,6 @@ async def fetched(into: Path, cluster: ClusterId) -> dict[bytes, bytes]:
 
 
 def stored(path: Path) -> dict[bytes, bytes]:
-    """What is in a directory of RocksDB."""
+    """Pairs in a directory of RocksDB."""
     (store,) = path.glob("generation-*/store")
     return dict(pairs_of(store))

@@ -45,7 +45,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.long]
 PATIENCE_SECONDS = 300
 """For one command, or a backup: a machine that is busy takes its time."""
 KEYS = 40
-"""That are written again and again: versions depend on all that came before."""
+"""Paths that are written again and again: versions depend on all writes before."""
 
 
 @attrs.frozen
@@ -61,7 +61,7 @@ class Story:
         return self.items[-1].stop
 
     def state_at(self, position: int) -> dict[bytes, bytes]:
-        """What a replay comes to."""
+        """Result of a replay."""
         disk = MemoryDisk(content=SortedPairs(dict(self.begin)))
         Replay(disk.open()).apply([part for item in self.items if (part := item.clip(0, position)) is not None])
         return disk.content.pairs
@@ -138,7 +138,8 @@ def run(given: list[str]) -> dict[str, Any]:
 
 
 async def is_that_state(made: Mapping[str, Any], story: Story, position: int, into: Path) -> None:
-    """What was restored is what a replay of the log comes to: the store whole, and what a new cluster begins with."""
+    """The restored state is that of a replay of the log: the store whole, and the start of a new
+    cluster."""
     assert (made["former"], made["position"]) == (story.cluster.hex(), position)
     expected = story.state_at(position)
     assert stored(into.with_name(f"{into.name}-store")) == expected

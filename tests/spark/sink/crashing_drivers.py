@@ -99,7 +99,7 @@ class Spark:
     world: World
     chance: random.Random
     everywhere: trio.Nursery
-    """Of attempts: they outlive the driver that began them."""
+    """Nursery of attempts: they outlive the driver that began them."""
 
     async def run(self, query: Query) -> None:
         """Until all batches of the query are done: drivers that are killed, one after the other, and live a little longer each time."""

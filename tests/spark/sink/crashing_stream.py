@@ -28,9 +28,9 @@ from pyspark_virtuallog.write.sink import LogStreamWriter, Written, stream_write
 from tests.spark.conftest import settings
 
 FOLDER = "CRASHING_FOLDER"
-"""Which environment variable tells Spark's workers the folder."""
+"""Environment variable with the folder, for Spark's workers."""
 ROWS = 3000
-"""Of a batch of the stream."""
+"""Rows of a batch of the stream."""
 JOB_ROWS = 20_000
 
 

@@ -34,7 +34,7 @@ async def tail_of(log: VirtualLog) -> LogPosition:
 
 
 async def seen(log: VirtualLog, start: int = 0, stop: int | None = None) -> list[bytes]:
-    """What a reader of committed rows sees in this range, in order of positions."""
+    """Rows that a reader of committed rows sees in this range, in order of positions."""
     end = await tail_of(log) if stop is None else LogPosition(stop)
     parts = await find_visible(log, LogPosition(start), end)
     return [row for part in parts for row in await rows_of(log, part)]

@@ -85,7 +85,7 @@ async def test_no_more_than_a_bound_is_under_way(autojump_clock: MockClock) -> N
 
 
 async def test_an_attempt_whose_session_ended_fails_for_good(autojump_clock: MockClock) -> None:
-    """Whether its rows are in the log nobody knows: it may not be one of those that count."""
+    """It is unknown if its rows are in the log: it must not be one of those that count."""
     async with world() as w:
         log = w.client()
         with log.appender(SETTINGS) as appender:
@@ -136,7 +136,7 @@ def test_chunks_are_bounded_and_full() -> None:
 def test_what_cannot_be_a_row_is_refused_with_its_number(
     row: bytes | None, error: type[VirtualLogError], text: str
 ) -> None:
-    """Whoever is to find it among millions needs to know which it is."""
+    """An error names the row, so that it can be found among millions."""
     with pytest.raises(error, match=text):
         check_payloads(pa.array([b"fine", row], pa.binary()), on_database=True)
 

@@ -27,7 +27,8 @@ from virtuallog_loglets.archive.core.rows import table_of
 
 
 async def test_a_row_comes_with_its_marker(autojump_clock: MockClock) -> None:
-    """Rows 0 and 1, marker 2: whoever asks for [2, 3) sees both, though they lie below; whoever asks for [0, 2) sees none."""
+    """Rows 0 and 1, marker 2: a read of [2, 3) shows both, though they lie below; a read of [0, 2)
+    shows none."""
     async with world() as w:
         log = w.client()
         await committed(log, 0, b"a", b"b")
@@ -57,7 +58,7 @@ async def test_any_cuts_show_every_row_once(seed: int, autojump_clock: MockClock
 
 @attrs.define
 class History:
-    """What drivers and others do to a log, and what is to be seen of it."""
+    """Random appends of drivers and others, and the rows that are visible."""
 
     log: VirtualLog
     chance: random.Random
@@ -158,7 +159,7 @@ def test_parts_do_not_overlap_and_near_ones_are_one() -> None:
 
 
 async def test_rows_of_a_table_are_those_of_the_sessions(autojump_clock: MockClock) -> None:
-    """Everybody else's rows stay out."""
+    """Rows of all others stay out."""
     async with world() as w:
         log = w.client()
         won = await attempt(log, b"a")

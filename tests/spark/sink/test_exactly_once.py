@@ -1,4 +1,5 @@
-"""Exactly once, under many interleavings: each row of each batch is seen once, whoever is killed when, and whoever reads in which ranges."""
+"""Exactly once, under many interleavings: each row of each batch is seen once, for any kills, and
+any ranges of readers."""
 
 from __future__ import annotations
 
@@ -76,7 +77,7 @@ async def strangers(w: World, chance: random.Random) -> None:
 
 
 def check(rows: list[bytes], queries: list[Query]) -> None:
-    """Whether a reader has seen these as promised (docs/promises.md)."""
+    """Check that a reader has seen these as promised (docs/promises.md)."""
     assert sorted(rows) == sorted(row for query in queries for batch in query.batches for task in batch for row in task)
     places = {row: place for place, row in enumerate(rows)}
     for query in queries:
@@ -88,8 +89,9 @@ def check(rows: list[bytes], queries: list[Query]) -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 async def test_a_driver_is_told_what_readers_see(seed: int, autojump_clock: MockClock) -> None:
-    """Of jobs with one name that run at the same time, each with its own rows: whoever is told that its batch is committed now has its
-    rows seen; whoever hears of another one, or of a later one, has not; an unknown outcome may be either."""
+    """Concurrent jobs with one name, each with its own rows. A driver whose commit succeeds now has
+    its rows seen; one that finds another or a later batch has not; an unknown outcome may be
+    either."""
     chance = random.Random(seed)
     async with slow_world(chance) as w:
         told: dict[bytes, object] = {}

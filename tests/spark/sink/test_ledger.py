@@ -1,4 +1,5 @@
-"""Which markers count: the first of each batch, in the order of batches, whoever asks and from wherever."""
+"""Markers that count: the first of each batch, in the order of batches, for every reader and from
+every start."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ def test_a_job_of_its_own_always_counts() -> None:
 
 
 def test_verdicts() -> None:
-    """What is known of a batch decides whether it may be committed."""
+    """The ledger's verdict on a batch decides if it may be committed."""
     ledger = Ledger(LogPosition(0))
     ledger.play(at(1, 1, 5))
 
@@ -93,7 +94,7 @@ def test_a_checkpoint_and_what_follows_say_the_same_as_all(
 
 @given(some.lists(some.tuples(some.integers(1, 3), some.integers(0, 4)), max_size=30))
 def test_no_batch_counts_twice_and_the_highest_always_does(log: list[tuple[int, int]]) -> None:
-    """Whatever order markers come in, and however often."""
+    """For any order of markers, and any repetitions."""
     markers = [at(place, name, batch) for place, (name, batch) in enumerate(log)]
     counted = [named for named, counts in zip(log, played(markers), strict=True) if counts]
 

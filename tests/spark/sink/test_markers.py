@@ -97,7 +97,7 @@ def test_the_format_stays_as_it_is() -> None:
 
 
 def test_a_later_version_is_refused_by_name() -> None:
-    """Who passed it over would not show its rows, and would not know."""
+    """A reader that skipped it would silently not show its rows."""
     blob = bytearray(MARKER.encode())
     blob[8] = 2
 
@@ -139,7 +139,7 @@ def placed(payloads: list[bytes], position: int) -> PlacedBatch:
 
 
 def test_a_marker_is_alone_and_behind_all_that_it_names() -> None:
-    """Another one is an entry like any other: whoever wrote it has committed nothing."""
+    """Another one is an entry like any other: its writer has committed nothing."""
     blob = MARKER.encode()
 
     assert marker_of(placed([blob], 3)) == PlacedMarker(LogPosition(3), MARKER)

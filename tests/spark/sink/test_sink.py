@@ -1,4 +1,4 @@
-"""The sink over a real log: what readers of committed rows see is every row once, whatever fails or dies."""
+"""The sink over a real log: readers of committed rows see every row once, for any failure or kill."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from virtuallog.contract.errors import (
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 LIMIT_SECONDS = 1800
-"""Of a driver: a machine of CI stalls, and this one starts a JVM."""
+"""Timeout of a driver: a machine of CI stalls, and this one starts a JVM."""
 TEXT = StructType([StructField("value", StringType())])
 
 

@@ -1,4 +1,4 @@
-"""What a write is told: options and columns are taken, or refused by name."""
+"""Options of a write: options and columns are taken, or refused by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CLUSTER = {"cluster": "c.toml"}
 
 
 def test_options_of_a_job() -> None:
-    """What is said is taken, the rest has its default."""
+    """Given options are taken, the rest has its default."""
     given = {"path": "c.toml", "clusterid": "AB" * 16, "patienceSeconds": "5", "txnappid": "nightly", "TXNVERSION": "0"}
 
     assert batch_options(given) == WriteOptions(

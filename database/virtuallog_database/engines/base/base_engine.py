@@ -7,17 +7,19 @@
     other replicas' entries: wait for the tail, read ---'
 
 Rules:
-* The cursor moves in the same transaction as the effects. Some entries share a transaction; nobody is told of any before all of
-  them are in the store and have been through `post_apply`.
-* An entry knows its proposer by a token in its header, so a proposal is completed when its entry is *applied*, whether the
-  acknowledgement came before, came later, or was lost.
-* If the next entry is an own one and has just been acknowledged, it is applied within that callback: no task is woken, unless a task's
-  worth of operations has been applied like that before.
-* Before each transaction the store is asked whether it is behind: proposers wait then, and reads and heartbeats do not.
-* The store is not flushed here: whoever takes snapshots does that. What a crash takes is played again.
+* The cursor moves in the same transaction as the effects. Several entries may share a transaction.
+  No proposer gets a result before all of these entries are in the store and have been through
+  `post_apply`.
+* A token in an entry's header identifies its proposal. So a proposal is completed when its entry is
+  *applied*, independent of the acknowledgement, which may come before, after, or never.
+* If the next entry is an own one and has just been acknowledged, it is applied within that
+  callback. No task is woken, unless a task's worth of operations has been applied like that before.
+* Before each transaction the store is asked if it is behind. Proposers wait then; reads and
+  heartbeats do not.
+* The store is not flushed here; the `Snapshotter` does that. What a crash takes is played again.
 
-Departures from the paper: this base also plays when nobody waits, up to 25 ms behind, so that watches fire and a sync finds
-little to do.
+Departures from the paper: this base also plays when no caller waits, up to 25 ms behind, so that
+watches fire and a sync finds little to do.
 """
 
 from __future__ import annotations
@@ -45,12 +47,10 @@ from virtuallog_database.engines.core.poll_pacer import PollPacer
 from virtuallog_database.engines.layers.layer import Layer
 from virtuallog_database.transaction import StoreTransaction
 
-# FOLDED from virtuallog_database.engines.base_meter: What the base engine tells about itself. Figures are added per transaction.                                    Pure.
-
 
 @attrs.define(eq=False)
 class BaseMetrics:
-    """Counts for one replica."""
+    """Metrics of one base engine. Updated once per transaction."""
 
     transaction_entries: Histogram = attrs.field(
         factory=lambda: Histogram(
@@ -63,18 +63,18 @@ class BaseMetrics:
         )
     )
     entries: int = attrs.field(default=0, init=False)
-    """Applied."""
+    """Entries applied."""
     bytes: int = attrs.field(default=0, init=False)
-    """Of their payloads."""
+    """Bytes of their payloads."""
 
     def played(self, entries: int, size: int) -> None:
-        """One transaction is in the store."""
+        """Record one transaction in the store."""
         self.entries += entries
         self.bytes += size
         self.transaction_entries.observe(entries)
 
     def metrics(self, cursor: int, committed: int, waiting: int) -> list[MetricFamily]:
-        """As of now."""
+        """Metrics as of now."""
         return [
             self.transaction_entries.family(),
             self.strays.family(),
@@ -85,36 +85,40 @@ class BaseMetrics:
 
 
 _OWN_BYTES: Final = TOKEN_BYTES // 2
-"""Of a token: random ones for each replica object, then as many of a counter."""
+"""Bytes of each half of a token: random ones for each replica object, then a counter."""
 
 
 @attrs.frozen(kw_only=True)
 class BaseSettings:
-    """How the base plays. Sizes in bytes, times in seconds."""
+    """Settings of play. Sizes in bytes, times in seconds."""
 
     appender: AppenderSettings = attrs.field(factory=lambda: AppenderSettings(give_up=10.0))
-    """Its `give_up` is shorter than by default: SessionOrderEngine proposes again what is not known to be in the log."""
+    """Settings of the appender. `give_up` is shorter than by default: SessionOrderEngine proposes
+    again what is not known to be in the log."""
     transaction_entries: int = 256
-    """Entries in one transaction of the store, at most. Each may be a group of commands."""
+    """Most entries in one transaction of the store. Each may be a group of commands."""
     transaction_bytes: int = 1 << 20
-    """The same by their payloads. What is played at a stretch keeps everybody else waiting."""
+    """Most payload bytes in one transaction. All other tasks wait while it is played."""
     transaction_operations: int = 512
-    """The same by what they do: no further entry is applied then. Bytes do not tell: twenty of them may be an operation of a multi, some 20 us.
-    So much is played in callbacks as well, before those who wait for the event loop have a turn."""
+    """Operations after which a transaction takes no further entry. Bytes do not bound the work:
+    twenty of them may be an operation of a multi, some 20 us. The same amount is played in
+    callbacks before other tasks get a turn."""
     fetch_bytes: int = 1 << 20
-    """How much one read brings."""
+    """Bytes of one read."""
     follow_pause_seconds: float = 0.025
-    """Between two looks for entries of other replicas under load; see `pacing`. Nobody's answer waits for a look: a sync does not."""
+    """Pause between two looks for entries of other replicas under load; see `poll_pacer`. No reply
+    waits for a look: a sync does not."""
     follow_burst: int = 32
-    """Looks that are saved up while little is written, and not waited for."""
+    """Looks that are saved up while little is written, and then made without a pause."""
     behind_pause_seconds: float = 0.005
-    """Between two looks whether a disk that is behind has caught up: some flush ends every 100 ms then."""
+    """Pause between two checks of a disk that is behind: some flush ends every 100 ms then."""
     retry_pause_seconds: float = 0.05
-    """Before a read that failed is tried again."""
+    """Pause before a failed read is repeated."""
     closed_pause_seconds: float = 1.0
-    """Between two looks whether a log that was closed on purpose goes on: each asks a majority of the MetaStore."""
+    """Pause between two checks of a deliberately closed log: each asks a majority of the MetaStore."""
     trim_pause_seconds: float = 1.0
-    """Between two trims of the log: each is a call to all servers, and the allowance moves with every snapshot only."""
+    """Pause between two trims of the log: each is a call to all servers, and the allowance moves
+    with every snapshot only."""
 
 
 @attrs.define(eq=False)
@@ -128,22 +132,22 @@ class BaseEngine(Layer):
     cursor: LogPosition = attrs.field(default=LogPosition(0), init=False)
     """First position that is not in the store."""
     failure: Exception | None = attrs.field(default=None, init=False)
-    """Why this replica cannot go on."""
+    """Reason why this replica cannot go on. None if it can."""
     failed: trio.Event = attrs.field(factory=trio.Event, init=False)
     _player: Player = attrs.field(factory=lambda: Player.at(LogPosition(0)), init=False)
     _appender: Appender | None = attrs.field(default=None, init=False)
-    """While it runs."""
+    """The appender. None unless the engine runs."""
     _waiting: dict[bytes, Done] = attrs.field(factory=dict, init=False)
-    """Proposals that are not applied, by their tokens, the oldest first."""
+    """Callbacks of proposals that are not applied, by token, oldest first."""
     _tokens: Iterator[bytes] = attrs.field(init=False)
     _checks: TailChecks = attrs.field(init=False)
     _watchers: list[tuple[LogPosition, int, trio.Event]] = attrs.field(factory=list, init=False)
-    """A heap: who waits until the cursor has reached a position."""
+    """Heap of waiters for the cursor: position, tie-breaker, event."""
     _numbers: Iterator[int] = attrs.field(factory=count, init=False)
     _stretch: int = attrs.field(default=0, init=False)
-    """Operations that were applied since others had a turn, as far as that is known."""
+    """Known operations applied in callbacks since other tasks had a turn."""
     _work: trio.Event = attrs.field(factory=trio.Event, init=False)
-    """There is something to read, or more to play than fits in a callback."""
+    """Set if there is something to read, or more to play than fits in a callback."""
     _trimming: LogTrimmer = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -181,7 +185,7 @@ class BaseEngine(Layer):
         await self.sync()
 
     async def confirm(self) -> None:
-        """All who prepare to read ask the log, so they see no less."""
+        """Returns at once: every `prepare_read` asks the log, so no later read shows less."""
 
     def set_trim_prefix(self, position: LogPosition) -> None:
         self._trimming.allow(position)
@@ -216,13 +220,13 @@ class BaseEngine(Layer):
 
     def _complete(self, token: bytes, outcome: Any) -> None:
         done = self._waiting.pop(token, None)
-        if done is not None:  # else its entry was applied before the log has answered
+        if done is not None:  # None if its entry was applied before the log has acknowledged it
             done(outcome)
 
     # -- playing --------------------------------------------------------------------------------------------------
 
     def _play(self) -> None:
-        """One transaction, or several if an engine wants the store as it is at one position."""
+        """Apply one transaction, or several if an engine needs the store at one exact position."""
         settings = self.settings
         try:
             self._player.give_back(
@@ -232,14 +236,15 @@ class BaseEngine(Layer):
             self.fail(error)
 
     def _apply(self, todo: list[Item]) -> list[Item]:
-        """Returns those that are left for the next turn."""
+        """Apply items; returns those left for the next turn."""
         operations_max = self.settings.transaction_operations
         while todo and self._stretch < operations_max:
             todo = todo[self._apply_once(todo, operations_max - self._stretch) :]
         return todo
 
     def _apply_once(self, todo: list[Item], operations_max: int) -> int:
-        """One transaction; returns how many of these it has: all, unless an engine wants it to end before, or they are too much work."""
+        """Apply one transaction. Returns the number of items in it: all, unless an engine ends it
+        early, or they are too much work."""
         transaction = StoreTransaction(self.context.store)
         played: list[tuple[LogPosition, Entry, Any]] = []
         taken = 0
@@ -275,7 +280,7 @@ class BaseEngine(Layer):
                 else:
                     self._stretch = 0
                     self._play()
-                    await trio.lowlevel.checkpoint()  # those who were told shall not wait for the rest
+                    await trio.lowlevel.checkpoint()  # callers with a result must not wait for the rest
             if (missing := self._player.missing) is not None:
                 await self._fetch(*missing)
             else:
@@ -297,28 +302,28 @@ class BaseEngine(Layer):
         async with trio.open_nursery() as nursery:
             for work in (self._play_on, self._follow, self._checks.run):
                 nursery.start_soon(self.guard, work)
-            if not self.context.passive:  # else those who take part trim
+            if not self.context.passive:  # passive replicas do not trim
                 nursery.start_soon(self.guard, self._trimming.run)
 
     def open(self) -> None:
-        """From now on `propose` is possible."""
+        """Allow `propose`."""
         self._appender = self.context.log.appender(self.settings.appender)
 
     def close(self) -> None:
-        """No more proposals. Those that are not in the log as far as anybody knows are told so."""
+        """Stop proposals. Those that are not known to be in the log fail now."""
         appender, self._appender = self._appender, None
         if appender is not None:
             appender.close()
 
     async def guard(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run `work`; what it raises stops the replica."""
+        """Run `work`; an error that it raises stops the replica."""
         try:
             await work()
         except Exception as error:
             self.fail(error)
 
     def fail(self, error: Exception) -> None:
-        """This replica cannot be trusted any more, or cannot go on."""
+        """Stop this replica: it cannot be trusted any more, or cannot go on."""
         if self.failure is None:
             self.failure = error
             self.failed.set()
@@ -333,7 +338,7 @@ class BaseEngine(Layer):
             reached.set()
 
     async def _follow(self) -> None:
-        """What other replicas propose."""
+        """Follow the entries of other replicas."""
         reader, clock, settings = self.context.log.reader(), self.context.environment.clock, self.settings
         pace = PollPacer(settings.follow_pause_seconds, settings.follow_burst)
         while True:

@@ -1,4 +1,5 @@
-"""Trims the log in the background, to what was last allowed. Only the base does so while a database runs."""
+"""Trims the log in the background up to the allowed position. Only the base engine trims while a
+database runs."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ logger = structlog.get_logger(__name__)
 
 @attrs.define(eq=False)
 class LogTrimmer:
-    """One trim at a time; what is allowed meanwhile is trimmed by the next one."""
+    """Runs one trim at a time; positions allowed meanwhile are covered by the next one."""
 
     _prefix_trim: Callable[[LogPosition], Awaitable[LogPosition]]
     _clock: Clock
@@ -26,16 +27,17 @@ class LogTrimmer:
     _allowed: LogPosition = attrs.field(default=LogPosition(0), init=False)
     _wanted: trio.Event = attrs.field(factory=trio.Event, init=False)
     _refusal: str = attrs.field(default="", init=False)
-    """Why the last trim failed, in words."""
+    """Reason of the last trim's failure; empty if it succeeded."""
 
     def allow(self, position: LogPosition) -> None:
-        """Everything below `position` may go. Never taken back."""
+        """Allow trimming everything below `position`. Never taken back."""
         if position > self._allowed:
             self._allowed = position
             self._wanted.set()
 
     async def run(self) -> None:
-        """Until cancelled. A trim that fails is made again: it is only ever a hint, and loses nothing."""
+        """Trim until cancelled. A failed trim is repeated: a trim is only a hint, and its failure
+        loses nothing."""
         trimmed = LogPosition(0)
         while True:
             await self._wanted.wait()
@@ -45,8 +47,9 @@ class LogTrimmer:
                 await self._clock.sleep(self._pause)
 
     async def _trim(self) -> LogPosition:
-        """Whatever it fails for says nothing about this replica, which would be stopped by it, and all others with it: the segment
-        may be an archive that nobody may write to any more."""
+        """Trim once; returns the position trimmed to. All errors are retried, as none of them is
+        about this replica: the segment may be a read-only archive. Otherwise such an error would
+        stop this replica, and all others with it."""
         try:
             trimmed = await self._prefix_trim(self._allowed)
         except VirtualLogError as error:
@@ -56,6 +59,6 @@ class LogTrimmer:
         return trimmed
 
     def _refused(self, reason: str) -> None:
-        if reason != self._refusal:  # said once: it is tried again every second
+        if reason != self._refusal:  # logged once: the trim is tried again every second
             logger.warning("the log could not be trimmed", position=self._allowed, reason=reason)
         self._refusal = reason

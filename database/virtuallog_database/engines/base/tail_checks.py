@@ -1,7 +1,8 @@
-"""Tail checks that many share (OSDI'20, section 4: reads queue behind one outstanding tail check).
+"""Tail checks shared by many callers (OSDI'20, section 4: reads queue behind one outstanding tail
+check).
 
-What a check says holds for those who asked before it was sent. Whoever comes later waits for the next one: their own write
-may have been completed, elsewhere, after the tail was read.
+A result is valid for callers that asked before the check was sent. Later callers wait for the next
+one: their own write may have been completed elsewhere after the tail was read.
 """
 
 from __future__ import annotations
@@ -23,21 +24,22 @@ class _Round:
 
 @attrs.define(eq=False)
 class TailChecks:
-    """One at a time."""
+    """Runs one tail check at a time."""
 
     _check_tail: Callable[[], Awaitable[Tail]]
     _next: _Round | None = attrs.field(default=None, init=False)
-    """Whom the next check serves."""
+    """The round that the next check serves. None if no caller waits."""
     _current: _Round | None = attrs.field(default=None, init=False)
     _work: trio.Event = attrs.field(factory=trio.Event, init=False)
     _stopped: bool = attrs.field(default=False, init=False)
     sent: int = attrs.field(default=0, init=False)
 
     async def check(self) -> LogPosition:
-        """The tail of the log at some moment after this call. Whoever is cancelled only stops waiting.
+        """The tail of the log at some moment after this call. A cancelled caller only stops
+        waiting.
 
         Raises:
-            VirtualLogError: what the check raised.
+            VirtualLogError: the error of the check.
         """
         if self._stopped:
             raise UnavailableError("the replica has stopped")
@@ -51,7 +53,7 @@ class TailChecks:
         return own.result
 
     async def run(self) -> None:
-        """Send them; until cancelled."""
+        """Send checks until cancelled."""
         while True:
             await self._work.wait()
             self._work = trio.Event()
@@ -65,7 +67,7 @@ class TailChecks:
             self._current.finished.set()
 
     def stop(self) -> None:
-        """No more: all who wait hear UnavailableError."""
+        """Stop: all waiting callers get UnavailableError."""
         self._stopped = True
         for pending in (self._current, self._next):
             if pending is not None:

@@ -1,12 +1,13 @@
-"""Which ranges of the log are backed up, and who is at which, as a part of the state.                            Pure.
+"""State of log backups: the ranges backed up, and the replica at work on each further one.
 
     begin        backed up        tail of bids
       |---------------|----|----|----|........
-           done        bid  bid  bid   nobody yet
+           done        bid  bid  bid   free
 
-Ranges follow each other without gaps. A bid takes the next one; its bidder uploads it, and says when that is done. A bid whose bidder
-is not heard of for too long is dropped, and the range is free for anybody. All of it is of the time since the engine was last enabled:
-what is trimmed while it is disabled is not backed up, and nothing may say so.
+Ranges follow each other without gaps. A bid takes the next range; its bidder uploads it, and then
+says so. A bid whose bidder is silent for too long is dropped, and any replica may take the range.
+The state starts when the engine is enabled: what is trimmed while it is disabled is not backed up,
+and must not count as such.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ BIDS_MAX: Final = 16
 
 @attrs.frozen
 class Begin:
-    """Back up the log from here on; nothing, if that was decided before."""
+    """Command: back up the log from here on. No effect if that was decided before."""
 
     start: LogPosition
 
 
 @attrs.frozen
 class Bid:
-    """I upload this range."""
+    """Command: the replica uploads this range."""
 
     start: LogPosition
     stop: LogPosition
@@ -47,7 +48,7 @@ class Bid:
 
 @attrs.frozen
 class Uploaded:
-    """This range is durable elsewhere, whoever has bid for it now."""
+    """Command: this range is durable elsewhere, no matter which replica holds the bid now."""
 
     start: LogPosition
     stop: LogPosition
@@ -55,7 +56,7 @@ class Uploaded:
 
 @attrs.frozen
 class DropBid:
-    """Its bidder is silent."""
+    """Command: drop the bid of a silent replica."""
 
     start: LogPosition
     bid: LogPosition
@@ -63,55 +64,57 @@ class DropBid:
 
 @attrs.frozen
 class Progress:
-    """Where backups stand."""
+    """Progress of backups."""
 
     begin: LogPosition
     backed_up: LogPosition
     """Everything from `begin` up to here is durable elsewhere."""
     next: LogPosition
-    """Where the next new range starts."""
+    """Start of the next new range."""
 
 
 @attrs.frozen
 class Range:
-    """One range that is not behind `backed_up` yet."""
+    """One range that does not lie below `backed_up` yet."""
 
     stop: LogPosition
     bid: LogPosition
-    """Where in the log somebody bid for it."""
+    """Log position of the bid."""
     replica: str
-    """Who; nobody: it is free."""
+    """Name of the bidder; empty if the range is free."""
     uploaded: int
-    """1: durable elsewhere; it waits for those before it."""
+    """1 if the range is durable elsewhere; it waits for those before it."""
 
     @property
     def is_free(self) -> bool:
-        """Whether anybody may bid for it."""
+        """True if any replica may bid for it."""
         return not self.replica and not self.uploaded
 
 
 _RECORDS: Final = Vocabulary((Progress, Range))
 _PROGRESS: Final = section(NAME) + b"progress/"
-"""And where the engine was enabled, u64, big-endian: enabled again, it begins anew."""
+"""Key of the progress; its value also has the position where the engine was enabled, u64,
+big-endian: enabled again, it begins anew."""
 _RANGE: Final = section(NAME) + b"range/"
 _RANGES: Final[Span] = (_RANGE, section(NAME) + b"range0")
 
 
 def progress(state: StoreReader | StoreTransaction) -> Progress | None:
-    """None: the engine is disabled, or nobody has begun since it was enabled."""
+    """Progress as of this state. None if the engine is disabled, or no `Begin` was applied since it
+    was enabled."""
     since = enabled_at(state, NAME)
     stored = None if since is None else state.get(_progress_key(since))
     return None if stored is None else _RECORDS.parse_stored(stored)
 
 
 def allowed(state: StoreReader | StoreTransaction, position: LogPosition) -> LogPosition:
-    """Up to where the log may be trimmed, if all others allow `position`."""
+    """Position up to which the log may be trimmed, if all other engines allow `position`."""
     now = progress(state)
     return position if now is None else min(position, now.backed_up)
 
 
 def ranges(state: StoreReader | StoreTransaction) -> dict[LogPosition, Range]:
-    """By where they start, in order."""
+    """Open ranges by their start, in order."""
     return {
         LogPosition(int.from_bytes(key.removeprefix(_RANGE), "big")): _RECORDS.parse_stored(value)
         for key, value in state.scan(_RANGES, BIDS_MAX + 1)
@@ -119,7 +122,7 @@ def ranges(state: StoreReader | StoreTransaction) -> dict[LogPosition, Range]:
 
 
 def apply(transaction: StoreTransaction, command: Begin | Bid | Uploaded | DropBid, position: LogPosition) -> bool:
-    """Returns whether it had an effect. While the engine is disabled, nothing has."""
+    """Apply a command; returns True if it had an effect. While the engine is disabled, none has."""
     now = progress(transaction)
     if isinstance(command, Begin):
         return now is None and is_enabled(transaction, NAME) and _begin(transaction, command)
@@ -133,7 +136,8 @@ def apply(transaction: StoreTransaction, command: Begin | Bid | Uploaded | DropB
 
 
 def _begin(transaction: StoreTransaction, command: Begin) -> bool:
-    """Where no replica has trimmed, whatever the proposer has seen: while this engine is disabled, they trim up to the floor."""
+    """Start backups at a position that no replica has trimmed. The proposer's view is ignored:
+    while this engine is disabled, replicas trim up to the floor."""
     for key, _ in transaction.scan(section_span(NAME), BIDS_MAX + 2):
         transaction.delete(key)
     start = max(command.start, view.floor(transaction))

@@ -1,11 +1,12 @@
-"""What one log entry of a database holds: a header for each engine that wants one, and a payload.               Pure.
+"""Format of one log entry of a database: a payload, and a header for each engine that wants one.
 
-A map of headers rather than a stack of them (SOSP'21, section 3.4): an engine that meets no header of its own passes the entry
-on, so engines can be added and removed while old entries are still in the log.
+Headers are a map and not a stack (SOSP'21, section 3.4): an engine passes an entry without its
+header on. So engines can be added and removed while old entries are still in the log.
 
-Durable format, version 1, little-endian: magic "VE" | version u8 | number of headers u8 | for each: name length u8, name,
-value length u32, value | payload. An entry of any later version begins with the same magic and its version, and ends with the CRC-32C
-(u32, little-endian) of all before it, so that what some other program has written is not taken for one.
+Durable format, version 1, little-endian: magic "VE" | version u8 | number of headers u8 | for each:
+name length u8, name, value length u32, value | payload. An entry of any later version begins with
+the same magic and its version, and ends with the CRC-32C (u32, little-endian) of all before it, so
+that an entry of some other program is not taken for one.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from virtuallog_database.errors import BinaryTooOldError
 _PREFIX: Final = struct.Struct("<2sBB")
 _LENGTH: Final = struct.Struct("<I")
 MAGIC: Final = b"VE"
-"""How every entry of a database begins, of whatever version."""
+"""First bytes of every entry of a database, of any version."""
 _VERSION: Final = 1
 PROPOSER: Final = "base"
-"""Name of the header that the lowest engine puts on every entry: the token by which its proposer knows it."""
+"""Name of the header that the lowest engine puts on every entry: the token of its proposal."""
 TOKEN_BYTES: Final = 16
 
 
@@ -39,11 +40,12 @@ class Entry:
 
     @property
     def operations(self) -> int:
-        """Steps that it takes to apply, as far as its proposer counts them. Known where it was proposed: not in the log."""
+        """Steps to apply it, as counted by its proposer. Known only where it was proposed: not in
+        the log."""
         return 1
 
     def with_header(self, name: str, value: bytes) -> Entry:
-        """The same with one header more."""
+        """A copy with one more header."""
         return Entry(self.payload, {**self.headers, name: value})
 
     def encode(self) -> bytes:
@@ -57,17 +59,19 @@ class Entry:
 
 @attrs.frozen
 class HeavyEntry(Entry):
-    """One that takes many steps to apply."""
+    """An entry that takes many steps to apply."""
 
     operations: int = 1
 
 
 def parse_untrusted(blob: bytes) -> Entry:
-    """Open what a log entry holds.
+    """Parse a log entry.
 
     Raises:
-        MalformedError: no entry of a database: somebody else has appended it. All replicas agree on that, and pass it over.
-        BinaryTooOldError: one of a later version: a replica that passed it over would differ from one that can read it.
+        MalformedError: not an entry of a database: another program appended it. All replicas agree,
+            and skip it.
+        BinaryTooOldError: an entry of a later version. A replica that skipped it would differ from
+            one that can read it.
     """
     try:
         magic, version, count = _PREFIX.unpack_from(blob)
@@ -97,5 +101,6 @@ def _check_later(blob: bytes) -> None:
 
 
 def is_proposed(entry: Entry) -> bool:
-    """True if an engine appended the entry. Replicas pass over any other, also if it can be parsed: another program wrote it."""
+    """True if an engine appended the entry. Replicas skip any other, even if it can be parsed:
+    another program wrote it."""
     return len(entry.headers.get(PROPOSER, b"")) == TOKEN_BYTES

@@ -1,9 +1,10 @@
-"""Holds: promises that the log stays, from some position on.                                                     Pure.
+"""Holds: promises that the log stays, from some position on.
 
-They are part of the state (`view.py`), placed and dropped by commands. A hold is granted from the position that was asked for on,
-or from the floor on, if that is higher: what is below may be gone already. Who holds for a time renews the hold before that is
-over. Each replica measures the time with its own clock, from where it has applied the last renewal; the first to find it over
-proposes to drop the hold *as it was placed then*, which does nothing if it has been renewed since.
+They are part of the state (`view.py`), placed and dropped by commands. A hold is granted from the
+requested position on, or from the floor on if that is higher: what is below may be trimmed already.
+The holder of a timed hold renews it in time. Each replica measures the time with its own clock,
+from where it has applied the last renewal. The first to find it over proposes to drop the hold *as
+it was placed then*, which does nothing if it has been renewed since.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ ANY: Final = -1
 
 @attrs.frozen
 class PlaceHold:
-    """Place a hold, or renew it: then its position and its time are the new ones."""
+    """Command: place a hold, or renew it with a new position and time."""
 
     holder: str
     position: LogPosition
@@ -32,7 +33,8 @@ class PlaceHold:
 
 @attrs.frozen
 class PlaceExactly:
-    """The same from its very position on, or not at all: then a hold of this name that is there stays."""
+    """Command: the same from exactly this position on, or not at all; then an existing hold of this
+    name stays."""
 
     holder: str
     position: LogPosition
@@ -41,15 +43,15 @@ class PlaceExactly:
 
 @attrs.frozen
 class DropHold:
-    """Drop a hold, if it is the one that was placed there."""
+    """Command: drop a hold, if it is the one that was placed there."""
 
     holder: str
     placed: int
-    """Or `ANY`."""
+    """Position where the hold was placed, or `ANY`."""
 
 
 def place(transaction: StoreTransaction, command: PlaceHold | PlaceExactly, position: LogPosition) -> LogPosition:
-    """Returns from where on the log stays.
+    """Place a hold; returns the position from which on the log stays.
 
     Raises:
         OverloadedError: there are too many holds.
@@ -63,10 +65,10 @@ def place(transaction: StoreTransaction, command: PlaceHold | PlaceExactly, posi
 
 
 def place_exactly(transaction: StoreTransaction, command: PlaceExactly, position: LogPosition) -> LogPosition:
-    """The same.
+    """Place a hold at its exact position.
 
     Raises:
-        TrimmedError: some of it may be gone.
+        TrimmedError: some of that range may be trimmed already.
         OverloadedError: there are too many holds.
     """
     floor = view.floor(transaction)
@@ -76,7 +78,7 @@ def place_exactly(transaction: StoreTransaction, command: PlaceExactly, position
 
 
 def drop(transaction: StoreTransaction, command: DropHold) -> bool:
-    """Returns whether there was such a hold."""
+    """Drop a hold; returns True if it was there."""
     present = view.holds(transaction).get(command.holder)
     if present is None or command.placed not in {present.placed, ANY}:
         return False

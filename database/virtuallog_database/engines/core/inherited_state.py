@@ -1,7 +1,9 @@
-"""What a new cluster takes over of the state of a former one, whose log it goes on with.                              Pure.
+"""The part of a former cluster's state that a new cluster starts with, when it continues the former
+log.
 
-What clients have written, their sessions included, and how far the log is applied. What engines remember is of the former servers:
-their view, holds, leases, reports and backups mean nothing to others, whose engines begin as on an empty log.
+It has what clients have written, their sessions included, and how far the log is applied. Records
+of engines are about the former servers: their view, holds, leases, reports and backups mean nothing
+to others, whose engines begin as on an empty log.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ _PAIRS_AT_ONCE: Final = 1024
 
 
 def inherited(state: StoreReader) -> Iterator[Pair]:
-    """The pairs of a state that a new cluster begins with, in order of their keys."""
+    """Pairs of a state that a new cluster begins with, in order of their keys."""
     cursor = state.get(CURSOR)
     if cursor is not None:
         yield CURSOR, cursor

@@ -1,6 +1,7 @@
-"""Where engines keep their part of the state.                                                                    Pure.
+"""Keys of the engines' part of the state, and the cursor.
 
-Keys that start with a zero byte belong to the engines, one section for each by its name; all others to the application.
+Keys that start with a zero byte belong to the engines, one section for each engine by name. All
+other keys belong to the application.
 """
 
 from __future__ import annotations
@@ -13,31 +14,28 @@ from virtuallog.contract.types import LogPosition
 from virtuallog_database.ports import StoreReader
 
 ENGINES: Final[Span] = (b"\0", b"\1")
-"""All sections."""
+"""Span of all sections."""
 
 
 def section(engine: str) -> bytes:
-    """The prefix of the keys of the engine of this name."""
+    """Prefix of an engine's keys."""
     return b"\0" + engine.encode() + b"\0"
 
 
 def section_span(engine: str) -> Span:
-    """All keys of the engine of this name."""
+    """Span of an engine's keys."""
     return section(engine), b"\0" + engine.encode() + b"\1"
 
 
 CURSOR: Final = section("base") + b"cursor"
-"""Its value: the first position that is not applied, u64, big-endian."""
-
-
-# FOLDED from virtuallog_database.engines.cursor: The cursor as it lies in the store: the first position of the log that is not applied.                          Pure.
+"""Key of the cursor: the first position of the log that is not applied, u64, big-endian."""
 
 
 def read_cursor(store: StoreReader) -> LogPosition:
-    """0 if nothing is applied in this store.
+    """The cursor in a store; 0 if nothing is applied there.
 
     Raises:
-        CorruptionError: what is there is no position.
+        CorruptionError: the value is no position.
     """
     value = store.get(CURSOR)
     if value is not None and len(value) != 8:

@@ -1,7 +1,8 @@
-"""The lease, as a part of the state.                                                                             Pure.
+"""State of the lease, and its commands.
 
-At most one replica has it. It ends at one position of the log, by a command of its holder or of somebody who waited for long
-enough, never by the passing of time alone: what a clock says decides only when somebody proposes that.
+At most one replica has the lease. It ends at one position of the log, by a command of its holder or
+of a replica that has waited for long enough, never by the passing of time alone. Clocks only decide
+when a replica proposes that.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ NAME: Final = "lease"
 
 @attrs.frozen
 class Acquire:
-    """Have the lease, if nobody has it."""
+    """Command: take the lease, if no replica has it."""
 
     replica: str
     milliseconds: int
@@ -30,7 +31,7 @@ class Acquire:
 
 @attrs.frozen
 class Renew:
-    """The holder still holds, and has applied everything below `applied`."""
+    """Command: the holder still holds the lease, and has applied everything below `applied`."""
 
     lease: LogPosition
     applied: LogPosition
@@ -38,7 +39,8 @@ class Renew:
 
 @attrs.frozen
 class Confirm:
-    """The holder has applied everything below `applied`: what others wait for. Renews nothing."""
+    """Command: the holder has applied everything below `applied`, which others wait for. Renews
+    nothing."""
 
     lease: LogPosition
     applied: LogPosition
@@ -46,14 +48,15 @@ class Confirm:
 
 @attrs.frozen
 class Release:
-    """The holder does not rely on the lease any more."""
+    """Command: the holder does not rely on the lease any more."""
 
     lease: LogPosition
 
 
 @attrs.frozen
 class Expire:
-    """Somebody has waited for as long as the holder may rely on the lease after `renewals`: end it, if there was none since."""
+    """Command: end the lease if it was not renewed since `renewals`. Its proposer has waited for as
+    long as the holder may rely on it."""
 
     lease: LogPosition
     renewals: int
@@ -61,13 +64,13 @@ class Expire:
 
 @attrs.frozen
 class Grant:
-    """The lease somebody has."""
+    """The lease that a replica has."""
 
     lease: LogPosition
-    """Where it was acquired: its name."""
+    """Log position where it was acquired: its name."""
     replica: str
     milliseconds: int
-    """How long the holder may rely on it after he has proposed a renewal."""
+    """Time that the holder may rely on it after it has proposed a renewal."""
     renewals: int
     applied: LogPosition
     """The holder has applied everything below, or will have before it relies on the lease."""
@@ -78,7 +81,7 @@ _KEY: Final = section(NAME) + b"lease"
 
 
 def current(state: StoreReader | StoreTransaction) -> Grant | None:
-    """The lease that is in force at this position of the log."""
+    """The lease in force at this position of the log. None if there is none."""
     stored = state.get(_KEY)
     return None if stored is None else _RECORDS.parse_stored(stored)
 
@@ -86,7 +89,8 @@ def current(state: StoreReader | StoreTransaction) -> Grant | None:
 def apply(
     transaction: StoreTransaction, command: Acquire | Renew | Confirm | Release | Expire, position: LogPosition
 ) -> bool:
-    """Returns whether it had an effect: the lease it names is in force, or nobody has one."""
+    """Apply a command. Returns True if it had an effect: it names the lease in force, or acquires a
+    free one."""
     lease = current(transaction)
     after: Grant | None
     match command:
@@ -97,7 +101,8 @@ def apply(
         case _ if lease is None or lease.lease != command.lease:
             return False
         case Renew():
-            # Disabled, the lease is renewed no more, but stays in force until its holder cannot rely on it any longer.
+            # If the engine is disabled, the lease is not renewed, but stays in force until its
+            # holder cannot rely on it any longer.
             if not is_enabled(transaction, NAME):
                 return False
             after = attrs.evolve(

@@ -1,12 +1,13 @@
-"""What may be applied now, and what has to be read first: the core of the base engine (SOSP'21, section 3).     Pure.
+"""Order of play: what may be applied now, and what must be read first. The core of the base engine
+(SOSP'21, section 3).
 
     applied           fetched or own: can be applied    |  not here   |  not known to be committed
     |-----------------|---------------------------------|-------------|................................>
     0               cursor                             missing    committed
 
-* An own entry that was acknowledged at position p says that everything below p + 1 is committed, so play may go on without
-  a tail check; and the entry itself is in memory, so it need not be read.
-* Acknowledgements come in any order, and too late for an entry that was read and applied before.
+* The acknowledgement of an own entry at position p proves that everything below p + 1 is committed.
+  So play may go on without a tail check; and the entry itself is in memory, so it need not be read.
+* Acknowledgements come in any order, and may come after the entry was read and applied.
 * Positions may have gaps without data, or be filled by others: only a read can tell.
 """
 
@@ -26,12 +27,12 @@ from virtuallog_database.engines.core.entry import Entry, is_proposed, parse_unt
 from virtuallog_database.errors import SnapshotNeededError
 
 Item: TypeAlias = tuple[LogPosition, Entry | None]
-"""What lies at a position, or None for the last one of a range that holds nothing to apply."""
+"""Entry at a position, or None for the last position of a range that holds nothing to apply."""
 
 
 @attrs.define
 class Player:
-    """The order of play of one replica."""
+    """Order of play of one replica."""
 
     cursor: LogPosition
     """First position that has not been taken to be applied."""
@@ -39,28 +40,28 @@ class Player:
     """Everything below is committed and readable."""
     _ready_upto: LogPosition
     _ready: deque[Item] = attrs.field(factory=deque)
-    """What is here from the cursor up to `_ready_upto`, without holes."""
+    """Items from the cursor up to `_ready_upto`, without holes."""
     _own: dict[LogPosition, Entry] = attrs.field(factory=dict)
     """Own entries that are in the log past a hole."""
 
     @classmethod
     def at(cls, cursor: LogPosition) -> Player:
-        """One that has applied everything below `cursor`."""
+        """A player that has applied everything below `cursor`."""
         return cls(cursor, cursor, cursor)
 
     def acknowledge(self, position: LogPosition, entry: Entry) -> None:
-        """An own entry is in the log."""
+        """Add an own entry that is in the log."""
         self.commit(LogPosition(position + 1))
         if position >= self._ready_upto:
             self._own[position] = entry
             self._close_up()
 
     def commit(self, tail: LogPosition) -> None:
-        """Everything below `tail` is committed."""
+        """Note that everything below `tail` is committed."""
         self.committed = max(self.committed, tail)
 
     def fetched(self, items: Iterable[Item]) -> None:
-        """What was read from the start of a `missing` on, in order and without holes."""
+        """Add items read from the start of a `missing` range on, in order and without holes."""
         for position, entry in items:
             if position >= self._ready_upto:
                 self._own.pop(position, None)
@@ -70,11 +71,12 @@ class Player:
 
     @property
     def can_play(self) -> bool:
-        """Whether the next entry is here."""
+        """True if the next entry is here."""
         return bool(self._ready)
 
     def take(self, entries_max: int, bytes_max: int) -> list[Item]:
-        """The next ones to apply: at least one if there is one, then as many as fit. The cursor moves past them."""
+        """Take the next items to apply: at least one if there is one, then as many as fit. The
+        cursor moves past them."""
         ready = self._ready
         taken: list[Item] = []
         while ready and len(taken) < entries_max and bytes_max > 0:
@@ -87,7 +89,7 @@ class Player:
         return taken
 
     def give_back(self, items: Sequence[Item]) -> None:
-        """The last of what was taken was not applied: it is next again."""
+        """Return the last of the taken items, which were not applied: they are next again."""
         if items:
             assert self.cursor == items[-1][0] + 1
             self._ready.extendleft(reversed(items))
@@ -95,7 +97,8 @@ class Player:
 
     @property
     def missing(self) -> tuple[LogPosition, LogPosition] | None:
-        """[start, stop) to read now: from the first hole up to the last position that is committed and not here."""
+        """Range [start, stop) to read now: from the first hole up to the last position that is
+        committed and not here. None if there is no hole."""
         start, stop = self._ready_upto, self.committed
         while stop > start and stop - 1 in self._own:
             stop = LogPosition(stop - 1)
@@ -110,11 +113,9 @@ class Player:
             self._put(self._ready_upto, own)
 
 
-# FOLDED from virtuallog_database.engines.contents: What a replica makes of what it has read from the log.                                                        Pure.
-
-
 def items(found: Iterable[Placed], strays: Counter) -> Iterator[Item]:
-    """What lies where. Entries that are none of a database are counted in `strays`, and there is nothing to apply.
+    """Items of a read. Entries that are not from a database are counted in `strays`, and have
+    nothing to apply.
 
     Raises:
         SnapshotNeededError: the log has been trimmed there.

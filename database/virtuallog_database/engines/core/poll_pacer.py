@@ -1,8 +1,9 @@
-"""How often a replica looks for what others have proposed.                                                      Pure.
+"""Pacing of a replica's looks for the proposals of others.
 
-A look costs the same however much it brings: calls to two servers, a read, a transaction. So they are rationed, by a bucket of
-tokens: under load a replica looks at a steady pace and each look brings more. What is saved up while little happens is spent at once: a
-client that has written a few times and goes to another server finds it there.
+A look costs the same however much it brings: calls to two servers, a read, a transaction. So looks
+are rationed by a token bucket. Under load a replica looks at a steady pace, and each look brings
+more. Tokens saved while little happens are spent at once: a client that has written a few times and
+goes to another server finds its writes there.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import attrs
 
 HURRY_SECONDS = 0.001
-"""Between two looks that were saved up: what is written in one go had better be one look."""
+"""Pause between two looks that were saved up, so that a burst of writes is one look."""
 
 
 @attrs.define
@@ -26,12 +27,12 @@ class PollPacer:
         self._saved = self.burst
 
     def next_pause(self, now: float) -> float:
-        """How long to wait before the next look, `now` being when the last one ended."""
+        """Seconds until the next look; `now` is the end of the last one."""
         if self._counted_at is not None:
             self._saved = min(self.burst, self._saved + (now - self._counted_at) / self.pause)
         self._counted_at = now
         if self._saved < 1:
-            self._counted_at += self.pause  # the look that this pause is for is not saved up
+            self._counted_at += self.pause  # the look that this pause precedes is not saved up
             return self.pause
         self._saved -= 1
         return min(HURRY_SECONDS, self.pause)

@@ -1,19 +1,24 @@
-"""Records of replicas that SessionOrderEngine has dropped: the floor below which no incarnation begins.               Pure.
+"""Floor of SessionOrderEngine: the position below which no incarnation may have begun, as records
+were dropped.
 
     began    of an incarnation: the cursor of its replica when its first entry was proposed; a header of the entry of number 0
     last     of a record: the position of the newest entry of its replica that was applied
-    floor    the position behind the greatest `last` of any record that was dropped
+    floor    the position behind the greatest `last` of any dropped record
 
-A copy of an entry of number 0 may be delayed for as long as a server that holds it stands still. While the record of its replica is
-there, the copy is passed over. Without a record, an entry of number 0 looks like the first one of a new replica. So an entry of number 0 is
-passed over if its incarnation began below the floor; also if there is a record, of an earlier incarnation, so that a replica which lags knows
-from any floor what cannot be applied any more. The rule is sound: each copy of an entry of an incarnation has a position of `began` or above, since
-what is below the cursor is decided. If a copy was applied, or an entry of a later incarnation, then `last` of the record was as
-high, and so is the floor once the record is gone.
+A copy of an entry of number 0 may be delayed for as long as the server that holds it stands still.
+While the record of its replica exists, the copy is skipped. Without a record, an entry of number 0
+looks like the first one of a new replica. So an entry of number 0 is skipped if its incarnation
+began below the floor. That holds also if there is a record of an earlier incarnation, so that a
+lagging replica knows from any floor what cannot be applied any more.
 
-The rule begins with a switch of `virtuallog_database.engines.rollout`, `FLOOR`, so that replicas of the former version go on with equal states. The
-position of the switch is the first floor: records that were dropped before it have left no other trace. An entry without the
-header is of the former version, and counts as begun at 0.
+The rule is sound. Each copy of an entry of an incarnation has a position of `began` or above, since
+what is below the cursor is decided. If a copy was applied, or an entry of a later incarnation, then
+`last` of the record was as high, and so is the floor once the record is gone.
+
+The rule begins with a switch of `virtuallog_database.engines.rollout`, `FLOOR`, so that replicas of
+the former version go on with equal states. The position of the switch is the first floor: records
+dropped before it have left no other trace. An entry without the header is of the former version,
+and counts as begun at 0.
 """
 
 from __future__ import annotations
@@ -34,12 +39,12 @@ _KEY: Final = section(FLOOR)
 
 
 def with_beginning(entry: Entry, began: LogPosition) -> Entry:
-    """The entry of number 0, with the header that names where its incarnation began: u64, big-endian."""
+    """The entry of number 0, with a header that says where its incarnation began: u64, big-endian."""
     return entry.with_header(FLOOR, _POSITION.pack(began))
 
 
 def beginning_of(entry: Entry) -> LogPosition:
-    """Where the incarnation of an entry of number 0 began.
+    """Position where the incarnation of an entry of number 0 began.
 
     Raises:
         MalformedError: the header is no position.
@@ -53,10 +58,11 @@ def beginning_of(entry: Entry) -> LogPosition:
 
 
 def floor(state: StoreReader | StoreTransaction) -> LogPosition:
-    """The least position at which an incarnation whose number 0 comes now may have begun; 0 while the rule is off.
+    """The least position at which an incarnation may have begun whose number 0 comes now; 0 while
+    the rule is off.
 
     Raises:
-        CorruptionError: what is stored is no position.
+        CorruptionError: the stored value is no position.
     """
     enabled = enabled_at(state, FLOOR)
     if enabled is None:
@@ -68,6 +74,7 @@ def floor(state: StoreReader | StoreTransaction) -> LogPosition:
 
 
 def dropped(transaction: StoreTransaction, last: LogPosition) -> None:
-    """Raise the floor above `last`, the newest entry of a replica whose record is dropped, if the rule is on."""
+    """Raise the floor above `last`, the newest entry of a replica whose record is dropped, if the
+    rule is on."""
     if enabled_at(transaction, FLOOR) is not None and last >= floor(transaction):
         transaction.put(_KEY, _POSITION.pack(last + 1))

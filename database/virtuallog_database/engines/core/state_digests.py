@@ -1,4 +1,4 @@
-"""Digests of a state, part by part, and what a majority says of them.                                           Pure."""
+"""Digests of a state, part by part, and the digests that a majority reports."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from virtuallog_database.ports import StoreReader
 
 EVERYTHING: Final[Span] = (b"", b"\xff" * 64)
 _DIGEST_BYTES: Final = 8
-"""Against accidents, not against somebody who makes collisions."""
+"""Size of a digest: protects against accidents, not against deliberate collisions."""
 
 _PAIRS_AT_ONCE: Final = 1024
 
 
 def part_of(key: bytes) -> str:
-    """Which part of the state a key belongs to: an engine's section, or the keys of the application that start alike."""
+    """Part of the state that a key belongs to: an engine's section, or the application's keys with
+    the same first byte."""
     if key[:1] == b"\0":
         return "engine " + key[1:].partition(b"\0")[0].decode(errors="replace")
     return f"keys {key[:1].hex()}"
@@ -28,13 +29,13 @@ def part_of(key: bytes) -> str:
 
 @attrs.define
 class StateDigest:
-    """Takes in all pairs of a state in order of their keys."""
+    """Folds all pairs of a state in order of their keys."""
 
     _parts: dict[str, Any] = attrs.field(factory=dict, init=False)
     pairs: int = attrs.field(default=0, init=False)
 
     def add(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
-        """The pairs that follow."""
+        """Fold the pairs that follow."""
         for key, value in pairs:
             part = part_of(key)
             digest = self._parts.get(part)
@@ -45,12 +46,12 @@ class StateDigest:
             self.pairs += 1
 
     def finish(self) -> Mapping[str, str]:
-        """The digest of each part that has any keys."""
+        """Digest of each part that has any keys."""
         return {part: digest.hexdigest() for part, digest in self._parts.items()}
 
 
 def state_digest_of(state: StoreReader) -> StateDigest:
-    """All of a state, taken in at a stretch: some 2 us a pair."""
+    """Fold a whole state without a pause: some 2 us a pair."""
     fold = StateDigest()
     start, stop = EVERYTHING
     while pairs := state.scan((start, stop), _PAIRS_AT_ONCE):
@@ -60,8 +61,8 @@ def state_digest_of(state: StoreReader) -> StateDigest:
 
 
 def majority(reports: Mapping[str, Mapping[str, str]], voters: int) -> Mapping[str, str] | None:
-    """The digests that more than half of the voters report, and at least two; None: nothing has a majority yet, or ever.
-    More may report than voted: they have joined meanwhile."""
+    """The digests that more than half of the voters report, and at least two. None if nothing has a
+    majority, yet or ever. More may report than voted: they have joined meanwhile."""
     counts = Counter(tuple(sorted(report.items())) for report in reports.values())
     for digests, count in counts.items():
         if 2 * count > max(voters, len(reports)) and count > 1:

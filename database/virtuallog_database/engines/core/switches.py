@@ -1,4 +1,4 @@
-"""Which engines are enabled, as a part of the state (`rollout.py` says what for).                                Pure.
+"""Switches: the enabled engines, as a part of the state (see `rollout.py`).
 
 An engine that is not there from the beginning asks `is_enabled(transaction, name)` in its `apply`.
 """
@@ -19,12 +19,14 @@ from virtuallog_database.transaction import StoreTransaction
 
 NAME: Final = "rollout"
 BOUNDS: Final = "bounds"
-"""No engine: rules of the tree, which are switched in the same way (`virtuallog_database.tree.bounds`). Cannot be taken back."""
+"""Not an engine: rules of the tree, switched in the same way (`virtuallog_database.tree.bounds`).
+Cannot be taken back."""
 FLOOR: Final = "session_floor"
-"""No engine: a rule of SessionOrderEngine, switched in the same way (`forgotten.py`); also the name of its header. Cannot be
-taken back: proposers have gone on as other incarnations, as no entry of the former ones could be applied any more."""
+"""Not an engine: a rule of SessionOrderEngine, switched in the same way (`session_floor.py`); also
+the name of its header. Cannot be taken back: proposers have started other incarnations, as no entry
+of the former ones could be applied any more."""
 SWITCHES_MAX: Final = 64
-"""Engines that were ever switched, in one database. The paper has nine in four years."""
+"""Most engines ever switched in one database. The paper has nine in four years."""
 _ON: Final = b"\1"
 _OFF: Final = b"\0"
 
@@ -40,33 +42,36 @@ class Disable:
 
 
 def is_enabled(state: StoreReader | StoreTransaction, engine: str) -> bool:
-    """Whether this engine may write the store."""
+    """True if this engine may write the store."""
     return enabled_at(state, engine) is not None
 
 
 def key_of(engine: str) -> bytes:
-    """Where the switch of this engine stands."""
+    """Key of this engine's switch."""
     return section(NAME) + engine.encode()
 
 
 def enabled_at(state: StoreReader | StoreTransaction, engine: str) -> LogPosition | None:
-    """Where in the log it was enabled; None: it is not. Another position means that it was disabled in between."""
+    """Log position where it was enabled. None if it is not. A changed position means that it was
+    disabled in between."""
     stored = state.get(key_of(engine))
     return LogPosition(int.from_bytes(stored[1:], "big")) if stored and stored[:1] == _ON else None
 
 
 def switches(state: StoreReader) -> Mapping[str, bool]:
-    """Every engine that was ever switched, and whether it is on."""
+    """Every engine that was ever switched, and True if it is on."""
     found = state.scan(section_span(NAME), SWITCHES_MAX)
     return {key.removeprefix(section(NAME)).decode(): value[:1] == _ON for key, value in found}
 
 
 def switch(transaction: StoreTransaction, command: Enable | Disable, position: LogPosition) -> None:
-    """Put the switch of an engine; durable format: 0, or 1 and the position of the command, u64, big-endian.
+    """Set the switch of an engine; durable format: 0, or 1 and the position of the command, u64,
+    big-endian.
 
     Raises:
-        UnsupportedError: a member of the view does not know what is to be enabled, or nobody knows what is to be disabled: a switch
-            is never removed. Or it is not to be taken back.
+        UnsupportedError: when enabling, a member of the view does not know the engine; when
+            disabling, none knows it, since a switch is never removed; or the switch cannot be taken
+            back.
         OverloadedError: too many engines.
     """
     present = switches(transaction)
@@ -80,7 +85,9 @@ def switch(transaction: StoreTransaction, command: Enable | Disable, position: L
 
 
 def _check_known(transaction: StoreTransaction, command: Enable | Disable, is_switched: bool) -> None:
-    if command == Disable(FLOOR) and is_enabled(transaction, FLOOR):  # so each replica knows this rule
+    if command == Disable(FLOOR) and is_enabled(
+        transaction, FLOOR
+    ):  # true on every replica: one with FLOOR enabled knows this rule
         raise UnsupportedError(f"{FLOOR!r} cannot be taken back")
     members = view.members(transaction)
     without = [name for name, member in members.items() if command.engine not in member.engines]

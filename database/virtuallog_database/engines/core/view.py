@@ -1,10 +1,11 @@
-"""What of the log nobody needs any more, as a part of the state: the view, the holds, and the floor.              Pure.
+"""The view, the holds and the floor: state that decides how much of the log is no longer needed.
 
-The *view* is the replicas that take part, with the position up to which each has a durable snapshot. A *hold* is a promise to
-somebody who takes part without being in it: one who copies a snapshot, or a reader of the log. What is *allowed* to be trimmed is
-the least of all these positions. The *floor* is the most that has ever been allowed: no replica that stands at this position of the
-log, or before, can have trimmed more. Hence a hold at or above the floor is kept for certain, by everybody, even by a replica that
-has not read of it yet. (SOSP'21, section 4, knows the view only.)
+The *view* is the replicas that take part, with the position up to which each has a durable
+snapshot. A *hold* is a promise to a client outside of the view: one that copies a snapshot, or a
+reader of the log. The position *allowed* to be trimmed is the least of all these positions. The
+*floor* is the highest position ever allowed: no replica at this position of the log, or before it,
+can have trimmed more. Hence a hold at or above the floor is kept for certain by all replicas, even
+by one that has not read of it yet. (SOSP'21, section 4, knows the view only.)
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from virtuallog_database.transaction import StoreTransaction
 
 NAME: Final = "view"
 MEMBERS_MAX: Final = 64
-"""A database has some five to seven replicas; each is a key that is read at each change of the view."""
+"""Most members. A database has some five to seven replicas; each is a key that is read at each
+change of the view."""
 HOLDS_MAX: Final = 256
-"""The same; each joiner, and each reader of the log, has one."""
+"""Most holds, each also a key that is read then; each joiner, and each reader of the log, has one."""
 
 
 @attrs.frozen
@@ -33,22 +35,22 @@ class Member:
     """One replica of the view."""
 
     durable: LogPosition
-    """It has a durable snapshot in which everything below is applied."""
+    """Everything below is applied in a durable snapshot of this replica."""
     heard: LogPosition
-    """Where in the log it last announced itself."""
+    """Log position of its last announcement."""
     engines: tuple[str, ...]
-    """What its program knows."""
+    """Engines that its program knows."""
 
 
 @attrs.frozen
 class Hold:
-    """The log stays, from here on."""
+    """A promise that the log stays from `position` on."""
 
     position: LogPosition
     placed: LogPosition
-    """Where in the log it was placed, or renewed."""
+    """Log position where it was placed or renewed."""
     milliseconds: int
-    """Dropped when it has not been renewed for so long; 0: never."""
+    """Time after which it is dropped unless renewed; 0: never."""
 
 
 @attrs.frozen
@@ -70,42 +72,43 @@ def members(state: StoreReader) -> Mapping[str, Member]:
 
 
 def holds(state: StoreReader) -> Mapping[str, Hold]:
-    """All holds by their names."""
+    """All holds, by name."""
     return _table(state, _HOLD, HOLDS_MAX)
 
 
 def floor(state: StoreReader) -> LogPosition:
-    """The most that has ever been allowed to be trimmed."""
+    """Highest position that was ever allowed to be trimmed."""
     stored = state.get(_FLOOR)
     return _START if stored is None else _RECORDS.parse_stored(stored).position
 
 
 def allowed(state: StoreReader) -> LogPosition:
-    """Up to where the log is needed by nobody, as of now. Less than the floor, if somebody came back from far behind."""
+    """Position below which the log is needed by no member and no hold, as of now. Below the floor
+    if a replica came back from far behind."""
     needed = [member.durable for member in members(state).values()]
     if not needed:
-        return _START  # nobody has a snapshot yet, so the log is all there is
+        return _START  # no replica has a snapshot yet, so the log is all there is
     return min([*needed, *(hold.position for hold in holds(state).values())])
 
 
 def kept(state: StoreReader, copies: int) -> LogPosition:
-    """Up to where so many members have the state in a durable snapshot."""
+    """Position up to which `copies` members have the state in a durable snapshot."""
     durable = sorted((member.durable for member in members(state).values()), reverse=True)
     return durable[copies - 1] if copies <= len(durable) else _START
 
 
 def change_member(transaction: StoreTransaction, name: str, member: Member | None) -> None:
-    """Put a member into the view, or take it out."""
+    """Put a member into the view, or remove it if None."""
     _change(transaction, _MEMBER + name.encode(), member)
 
 
 def change_hold(transaction: StoreTransaction, name: str, hold: Hold | None) -> None:
-    """Place, renew or drop a hold."""
+    """Place or renew a hold, or drop it if None."""
     _change(transaction, _HOLD + name.encode(), hold)
 
 
 def raise_floor(transaction: StoreTransaction) -> LogPosition:
-    """The floor, after whatever has been changed."""
+    """The floor after a change of members or holds."""
     former, now = floor(transaction), allowed(transaction)
     if now > former:
         transaction.put(_FLOOR, _RECORDS.encode(Floor(now)))

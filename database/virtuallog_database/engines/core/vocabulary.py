@@ -1,8 +1,9 @@
-"""Small values of engines as text: commands in the log, records in the store.                                    Pure.
+"""Text format for small values of engines: commands in the log, records in the store.
 
-For what is written seldom; what travels with every entry has a layout of its own. Durable format: UTF-8 JSON, an array of the
-version (1), the name of the class, and its fields in their order. Fields are whole numbers, texts, lists of texts, or maps of
-texts to texts. A class never changes: another one with another name takes its place, so that old entries can still be read.
+For rare values; what travels with every entry has a layout of its own. Durable format: UTF-8 JSON,
+an array of the version (1), the name of the class, and its fields in order. Fields are integers,
+strings, lists of strings, or maps of strings to strings. A class never changes: another one with
+another name takes its place, so that old entries can still be read.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from virtuallog_database.errors import BinaryTooOldError
 
 _VERSION: Final = 1
 _BYTES_MAX: Final = 1 << 20
-"""Of one value: maps of a digest for each part of the state are the largest, some KB."""
+"""Largest value: maps of a digest for each part of the state are the largest, some KB."""
 _BRACKETS_MAX: Final = 256
-"""In one value, those in its texts included; without any there are two or three. How deep the parser can go depends on the interpreter
-and on its caller, so replicas would disagree about what nests deeper."""
+"""Most brackets in one value, those in its strings included; usual values have two or three. The
+parser's depth limit depends on the interpreter and the caller, so replicas would disagree about
+deeper values."""
 
 
 def _is_text_list(value: object) -> bool:
@@ -42,10 +44,10 @@ _CHECKS: Final = {
 
 @attrs.frozen
 class Vocabulary:
-    """The classes that may stand in one place."""
+    """Classes that may stand in one place."""
 
     classes: tuple[type[Any], ...]
-    """Frozen attrs classes, whose fields are of the types above."""
+    """Frozen attrs classes, whose fields have the types above."""
 
     def __attrs_post_init__(self) -> None:
         assert all(field.type in _CHECKS for kind in self.classes for field in attrs.fields(kind)), (
@@ -54,17 +56,18 @@ class Vocabulary:
         assert len({kind.__name__ for kind in self.classes}) == len(self.classes), "names tell classes apart"
 
     def encode(self, value: Any) -> bytes:
-        """One value as text."""
+        """Encode one value."""
         assert type(value) in self.classes
         fields = [getattr(value, field.name) for field in attrs.fields(type(value))]
         return json.dumps([_VERSION, type(value).__name__, *fields], sort_keys=True, separators=(",", ":")).encode()
 
     def parse_untrusted(self, blob: bytes) -> Any:
-        """The value that `encode` made this from.
+        """Parse a value made by `encode`.
 
         Raises:
-            MalformedError: it is no such value. All replicas agree on that.
-            BinaryTooOldError: it is one of a later version. Others may know it, so this replica must stop.
+            MalformedError: not such a value. All replicas agree on that.
+            BinaryTooOldError: a value of a later version. Other replicas may know it, so this one
+                must stop.
         """
         if len(blob) > _BYTES_MAX or blob.count(b"[") + blob.count(b"{") > _BRACKETS_MAX:
             raise MalformedError(f"{len(blob)} bytes, or brackets without end, for a command of an engine")
@@ -81,11 +84,11 @@ class Vocabulary:
         return kind(*(tuple(value) if isinstance(value, list) else value for value in values))
 
     def parse_stored(self, blob: bytes) -> Any:
-        """The same for a record of the store, which an engine has put there itself.
+        """Parse a record of the store, which an engine has put there itself.
 
         Raises:
-            CorruptionError: it is no such value.
-            BinaryTooOldError: it is one of a later version.
+            CorruptionError: not such a value.
+            BinaryTooOldError: a value of a later version.
         """
         try:
             return self.parse_untrusted(blob)

@@ -1,10 +1,12 @@
-"""An engine with commands of its own in the log: what they have in common.
+"""Base class of engines with commands of their own in the log.
 
-A command is a control entry: a header, no payload, proposed to the layer below, and not passed up. A subclass says what a command
-does to the transaction (`apply_command`) and to soft state (`post_command`), and what it does now and then (`tick`).
+A command is a control entry: a header without payload, proposed to the layer below, and not passed
+up. A subclass implements its effect on the transaction (`apply_command`) and on soft state
+(`post_command`), and a periodic `tick`.
 
-What an engine proposes by itself, it proposes again at a later tick if it failed: commands say what they rest on (a number of
-renewals, a position), and do nothing where that no longer holds. So neither a lost nor a doubled one does harm.
+An engine repeats its own failed proposals at a later tick. Commands name what they rest on (a
+number of renewals, a position), and do nothing where that no longer holds. So neither a lost nor a
+doubled command does harm.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from virtuallog_database.engines.layers.replicated_call import propose_and_wait
 from virtuallog_database.transaction import StoreTransaction
 
 _JITTER: Final = 0.2
-"""Ticks of replicas that started together drift apart by up to this share, so that one of them comes first."""
+"""Share by which ticks vary, so that replicas that started together drift apart and one of them
+comes first."""
 
 
 @attrs.define(eq=False)
@@ -31,22 +34,23 @@ class CommandLayer(Layer):
     """Base of engines whose state changes by commands."""
 
     vocabulary: ClassVar[Vocabulary]
-    """Their classes."""
+    """Classes of the commands."""
 
     @property
     @abstractmethod
     def tick_seconds(self) -> float:
-        """How often `tick` is called."""
+        """Seconds between two calls of `tick`."""
 
     @abstractmethod
     def apply_command(self, transaction: StoreTransaction, command: Any, position: LogPosition) -> Any:
-        """As `apply`."""
+        """Apply a command; rules as `apply`."""
 
     def post_command(self, command: Any, position: LogPosition, result: Any) -> None:
-        """As `post_apply`; not called where `apply_command` raised."""
+        """Update soft state after a command, as `post_apply`; not called where `apply_command`
+        raised."""
 
     async def tick(self) -> None:
-        """What there is to do now and then. May raise what `command` raises: then the next tick tries again."""
+        """Periodic work. May raise the errors of `command`: then the next tick tries again."""
 
     async def run(self) -> None:
         if self.context.passive:
@@ -57,14 +61,15 @@ class CommandLayer(Layer):
             try:
                 await self.tick()
             except RetryableError:
-                continue  # the next tick sees what became of it
+                continue  # the next tick sees its effect
 
     async def command(self, command: Any) -> Any:
-        """Put a command into the log, and wait for what became of it. A cancelled wait does not take it back.
+        """Put a command into the log, and wait for its result. A cancelled wait does not take it
+        back.
 
         Raises:
             UnavailableError: unknown outcome; or the log has been closed, and may go on later.
-            VirtualLogError: what `apply_command` raised.
+            VirtualLogError: the error that `apply_command` raised.
         """
         try:
             return await propose_and_wait(self.below, self.entry_of(command))
@@ -72,7 +77,7 @@ class CommandLayer(Layer):
             raise UnavailableError(f"the log takes nothing: {error}") from error
 
     def entry_of(self, command: Any) -> Entry:
-        """The control entry of a command."""
+        """Control entry of a command."""
         return Entry(b"", {self.name: self.vocabulary.encode(command)})
 
     def apply(self, transaction: StoreTransaction, entry: Entry, position: LogPosition) -> Any:

@@ -1,7 +1,9 @@
-"""How long proposals and syncs take at each height of the stack: an Observer is directly above every engine (SOSP'21, section 4).
+"""Latency of proposals and syncs at each height of the stack, by an observer directly above every
+engine (SOSP'21, section 4).
 
-What an engine costs is the difference between the observer above it and the one below. Only the way down is observed: `apply` comes
-up past it, so an observer costs nothing there. What a linearizable read has to wait for first counts as a sync.
+The cost of an engine is the difference between the observer above it and the one below. Only the
+way down is measured: `apply` bypasses observers on its way up, so they cost nothing there. The
+first wait of a linearizable read counts as a sync.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from virtuallog_database.engines.layers.contract import Engine
 
 @attrs.define(eq=False)
 class StackMetrics:
-    """Shared by the observers of a stack."""
+    """Histograms shared by the observers of a stack."""
 
     propose_seconds: Histograms = attrs.field(
         factory=lambda: Histograms(
@@ -37,16 +39,16 @@ class StackMetrics:
 
 @attrs.define(eq=False)
 class ObserverEngine:
-    """An engine that passes everything on to the one below, and looks at a clock."""
+    """Engine that passes everything on to the one below, and measures the time."""
 
     _below: Engine
     _name: str
-    """Of the engine below."""
+    """Name of the engine below."""
     _meter: StackMetrics
     _clock: Clock
     _every: int
-    """Of so many proposals one is measured. Above Batching there is one for each command: measuring all would cost as much as a
-    tenth of everything else."""
+    """Sampling: one of so many proposals is measured. Above BatchingEngine there is one for each
+    command: measuring all would cost as much as a tenth of everything else."""
     _until_next: int = attrs.field(default=1, init=False)
 
     def propose(self, entry: Entry, done: Done) -> None:
@@ -58,7 +60,7 @@ class ObserverEngine:
         started = self._clock.monotonic()
 
         def finished(outcome: Outcome[Any]) -> None:
-            if not isinstance(outcome, Exception):  # what failed took as long as somebody's patience, or no time at all
+            if not isinstance(outcome, Exception):  # the time of a failure is a caller's timeout, or zero
                 self._meter.propose_seconds.observe(self._name, self._clock.monotonic() - started)
             done(outcome)
 

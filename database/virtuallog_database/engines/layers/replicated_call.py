@@ -1,4 +1,4 @@
-"""To propose an entry and wait for what became of it: for what is no hot path."""
+"""Propose an entry and await the result; not for hot paths."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from virtuallog_database.engines.layers.contract import Engine
 
 
 async def wait_for_done(start: Callable[[Done], None]) -> Any:
-    """What `start` tells the `done` that it is given; errors are raised. A caller that is cancelled only stops waiting."""
+    """Await the outcome that `start` passes to its `done`; errors are raised. A cancelled caller
+    only stops waiting."""
     answered = trio.Event()
     answers: list[outcome.Outcome[Any]] = []
 
@@ -29,8 +30,9 @@ async def wait_for_done(start: Callable[[Done], None]) -> Any:
 
 
 async def propose_and_wait(engine: Engine, entry: Entry) -> Any:
-    """What `apply` returned for `entry` here. A caller that is cancelled only stops waiting: the entry stands.
+    """Result of this replica's `apply` for `entry`. A cancelled caller only stops waiting: the
+    entry stands.
 
-    Raises: what `Engine.propose` gives to `done`.
+    Raises: the errors that `Engine.propose` gives to `done`.
     """
     return await wait_for_done(partial(engine.propose, entry))

@@ -1,4 +1,4 @@
-"""Counts what is remarkable, and keeps the first few of each sort.                                                  Pure."""
+"""Counts of anomalies, with the first few examples of each sort."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Final
 import attrs
 
 EXAMPLES_MAX: Final = 20
-"""Of each sort: who has so many looks at the whole rather than at the next one."""
+"""Examples of each sort. With so many, an operator looks at the whole rather than at the next one."""
 
 
 @attrs.define
 class Anomaly:
-    """Something that was seen at `position`; `count` of them, if there were too many to keep each."""
+    """An anomaly at `position`; `count` of them, if there were too many to keep each."""
 
     check: str
     count: int
@@ -28,7 +28,7 @@ class Anomalies:
     _kept: dict[str, list[Anomaly]] = attrs.field(factory=dict, init=False)
 
     def add(self, check: str, position: int, detail: Any, count: int = 1) -> None:
-        """It was seen."""
+        """Record an anomaly."""
         kept = self._kept.setdefault(check, [])
         if len(kept) < EXAMPLES_MAX:
             kept.append(Anomaly(check, int(count), position, detail))

@@ -1,12 +1,13 @@
-"""Reads around what is damaged wherever it is kept: an audit tells of that, and goes on behind it.                    Pure.
+"""Reads that skip damaged ranges: an audit reports them, and goes on behind them.
 
     wanted     [-----------------------------------------------)
     read       [--------- rows --)xxxxxxxx
-    find          where it begins ^       ^ where it ends: by halves, as nobody says how far a damage reaches
+    find          where it begins ^       ^ where it ends: by halves, as the extent of damage is unknown
     read                                  [------- rows -------)
 
-Positions are looked for by reading: some forty times for each damage, which are few, or all there is is one. What lies between two
-damages that are nearer to each other than the first one is long may count as damaged, too.
+The ends are found by reading: some forty reads for each damaged range. Such ranges are few, unless
+everything is damaged. Positions between two of them that are closer to each other than the first
+one is long may count as damaged, too.
 """
 
 from __future__ import annotations
@@ -19,19 +20,20 @@ import pyarrow as pa
 from virtuallog.contract.errors import CorruptionError, MalformedError
 
 Read: TypeAlias = Callable[[int, int], Iterator[pa.RecordBatch]]
-"""The rows of a range, which begin with `position`. Raises CorruptionError or MalformedError where it is damaged."""
+"""Reads the rows of a range, which begin with `position`. Raises CorruptionError or MalformedError
+where it is damaged."""
 Damage: TypeAlias = Callable[[int, int, str], pa.RecordBatch]
-"""Told of a range and of what is wrong with it; gives the row that stands for it."""
+"""Makes the row that stands for a damaged range, from its ends and the error."""
 
 DAMAGES_MAX: Final = 50
-"""Of one range. What has more is damaged altogether: so the rest of it counts as one."""
+"""Damaged ranges in one read. With more, the rest counts as one."""
 _DAMAGED: Final = (CorruptionError, MalformedError)
 
 
 def read_around(read: Read, start: int, stop: int, damage: Damage) -> Iterator[pa.RecordBatch]:
-    """The rows of [start, stop), and one for each range that cannot be read.
+    """Rows of [start, stop), and one row for each range that cannot be read.
 
-    Raises: as `read`, but for those.
+    Raises: other errors of `read`.
     """
     for _ in range(DAMAGES_MAX):
         reached = start
@@ -53,7 +55,7 @@ def read_around(read: Read, start: int, stop: int, damage: Damage) -> Iterator[p
 
 
 def _begin(read: Read, reached: int, stop: int) -> int:
-    """The first position that cannot be read. The last row may have been a gap, of which nobody knows how far it reaches."""
+    """First position that cannot be read. The last row may have been a gap of unknown length."""
     low, high = reached, stop  # [reached, low) can be read, [reached, high) cannot
     step = 1
     while high - low > 1:
@@ -66,7 +68,7 @@ def _begin(read: Read, reached: int, stop: int) -> int:
 
 
 def _end(read: Read, begin: int, stop: int) -> int:
-    """The first position behind that can be read again; `stop` if there is none."""
+    """First position behind the damage that can be read again; `stop` if there is none."""
     low, step = begin, 1  # cannot be read
     while (high := low + step) < stop and not _is_readable(read, high, high + 1):
         low, step = high, 2 * step

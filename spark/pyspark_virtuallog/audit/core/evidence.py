@@ -1,4 +1,4 @@
-"""What an audit has seen, brought together: sums, and a few examples of each kind. Bounded, however long the log is.    Pure."""
+"""Evidence of an audit: sums, and a few examples of each kind. Bounded, however long the log is."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class ObservedRange:
     first_time_ms: int | None
     last_time_ms: int | None
     kept_from: int | None = None
-    """Behind what has been trimmed of it; None: nothing has."""
+    """First position behind its trimmed part. None if nothing is trimmed."""
 
 
 @attrs.frozen(kw_only=True)
 class Fault:
-    """Something that was seen `count` times, and where."""
+    """A fault that was seen `count` times, and where."""
 
     check: str
     count: int
@@ -38,12 +38,12 @@ class GapSum:
     kind: str
     count: int
     examples: Sequence[tuple[int, int | None]]
-    """(start, stop) of the first ones; no stop: it reaches to the next piece."""
+    """(start, stop) of the first ones; stop is None if the gap reaches to the next piece."""
 
 
 @attrs.frozen(kw_only=True)
 class SegmentSum:
-    """What one loglet holds."""
+    """Content of one loglet."""
 
     segment: str
     loglet: str
@@ -53,13 +53,13 @@ class SegmentSum:
     first: int
     last: int
     first_ms: int | None
-    """Time of its first entry, to ten seconds; None: it has none."""
+    """Time of its first entry, to ten seconds. None if it has no entry."""
     last_ms: int | None
 
 
 @attrs.frozen(kw_only=True)
 class Rate:
-    """What was ordered in one span of time by one kind of loglet."""
+    """Entries ordered in one time bucket by one kind of loglet."""
 
     at_ms: int
     loglet: str
@@ -80,7 +80,7 @@ class SessionSum:
 
 @attrs.frozen(kw_only=True)
 class Round:
-    """A comparison of states in which not everybody reports the same: the digests of each replica by part."""
+    """A comparison of states with differing reports: the digests of each replica by part."""
 
     compared: int
     reports: Mapping[str, Sequence[Mapping[str, str]]]
@@ -88,30 +88,30 @@ class Round:
 
 @attrs.frozen(kw_only=True)
 class Comparisons:
-    """What replicas of a database have reported of their states."""
+    """Reports of a database's replicas about their states."""
 
     rounds: int = 0
-    """Comparisons of which there are reports of several replicas."""
+    """Comparisons with reports of several replicas."""
     reports: int = 0
     differing: int = 0
-    """Comparisons in which not everybody reports the same."""
+    """Comparisons with differing reports."""
     examples: Sequence[Round] = ()
-    """The first of these."""
+    """The first differing comparisons."""
 
 
 @attrs.frozen(kw_only=True)
 class Ends:
-    """What loglets of closed segments say of their ends."""
+    """Ends of closed segments, as their loglets report them."""
 
     asked: int = 0
     wrong: Sequence[str] = ()
     silent: Sequence[str] = ()
-    """Those that gave no answer."""
+    """Loglets that gave no answer."""
 
 
 @attrs.frozen(kw_only=True)
 class PrefixSum:
-    """What commands have done to keys with one prefix."""
+    """Commands to keys with one prefix."""
 
     prefix: str
     writes: int
@@ -121,7 +121,7 @@ class PrefixSum:
 
 @attrs.frozen(kw_only=True)
 class Growth:
-    """The bytes of commands to keys with one prefix in one span of time."""
+    """Bytes of commands to keys with one prefix in one time bucket."""
 
     at_ms: int
     prefix: str
@@ -131,7 +131,7 @@ class Growth:
 
 @attrs.frozen(kw_only=True)
 class Markers:
-    """What the markers of the sink name."""
+    """Sessions named by the sink's markers."""
 
     batches: int = 0
     queries: int = 0
@@ -139,26 +139,26 @@ class Markers:
     """Entries of sessions that a marker names."""
     uncommitted_sessions: int = 0
     uncommitted_entries: int = 0
-    """Entries of all others, the entries of markers among them: plain appends, and attempts that have lost."""
+    """All other entries, markers included: plain appends, and attempts that have lost."""
 
 
 @attrs.frozen(kw_only=True)
 class Evidence:
-    """All of it."""
+    """All evidence of an audit."""
 
     pieces: Sequence[ObservedRange] = ()
     gaps: Sequence[GapSum] = ()
     segments: Sequence[SegmentSum] = ()
     span_ms: int = 0
-    """The length of the spans of `rates` and `growth`."""
+    """Length of the time buckets of `rates` and `growth`, in milliseconds."""
     rates: Sequence[Rate] = ()
     sessions: int = 0
     largest_sessions: Sequence[SessionSum] = ()
     faults: Sequence[Fault] = ()
-    """Remarks of tasks, and what is wrong with sessions and markers."""
+    """Anomalies seen by tasks, and faults of sessions and markers."""
     ends: Ends = attrs.field(factory=Ends)
     comparisons: Comparisons = attrs.field(factory=Comparisons)
     prefixes: Sequence[PrefixSum] = ()
-    """The ones with the most bytes."""
+    """The prefixes with the most bytes."""
     growth: Sequence[Growth] = ()
     markers: Markers = attrs.field(factory=Markers)

@@ -1,4 +1,4 @@
-"""What an audit finds: for each check whether the log has passed it, and why not.                                   Pure."""
+"""Findings of an audit: the result of each check, and the reason if it failed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pyspark_virtuallog.audit.core.evidence import Evidence
 
 
 class Severity(enum.Enum):
-    """How bad it is."""
+    """Severity of a finding."""
 
     VIOLATION = "violation"
-    """The log breaks a promise, or has lost something: somebody must look at it."""
+    """The log breaks a promise, or has lost something: an operator must look at it."""
     NOTABLE = "notable"
     """Allowed, but worth knowing."""
     FINE = "fine"
@@ -23,13 +23,13 @@ class Severity(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class Finding:
-    """What one check says."""
+    """Result of one check."""
 
     check: str
     severity: Severity
     text: str
     count: int = 0
-    """How often, if it is not fine."""
+    """Number of faults; 0 if there are none."""
     examples: Sequence[str] = ()
 
 
@@ -41,7 +41,7 @@ class ChainSegment:
     loglet: str
     start: int
     stop: int | None
-    """None: it took appends."""
+    """End of the segment. None if it took appends."""
 
 
 @attrs.frozen(kw_only=True)
@@ -54,10 +54,10 @@ class ChainHistory:
 
 @attrs.frozen(kw_only=True)
 class Findings:
-    """The result of an audit of [start, stop)."""
+    """Result of an audit of [start, stop)."""
 
     cluster: str
-    """Its id in hexadecimal."""
+    """Cluster id in hexadecimal digits."""
     start: int
     stop: int
     findings: Sequence[Finding]
@@ -74,11 +74,11 @@ class Findings:
 
     @property
     def bytes(self) -> int:
-        """Of all payloads."""
+        """Bytes of all payloads."""
         return sum(segment.bytes for segment in self.evidence.segments)
 
     def plain(self) -> Mapping[str, Any]:
-        """For JSON."""
+        """Plain values for JSON."""
         found = attrs.asdict(self, value_serializer=_plain, filter=lambda field, _: field.name != "pieces")
         return {"entries": self.entries, "bytes": self.bytes, "violations": len(self.violations), **found}
 

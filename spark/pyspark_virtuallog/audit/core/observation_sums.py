@@ -1,4 +1,4 @@
-"""Brings together what the driver takes as it is: the small observations of all tasks.                               Pure."""
+"""Sums of the small observations of all tasks, made on the driver."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from pyspark_virtuallog.audit.core.time_buckets import BUCKET_MS, Counts, TimeBu
 
 Row = Mapping[str, Any]
 _TALLIES_MAX: Final = 100_000
-"""Segments times spans: the register holds some hundred segments, and a picture some hundred spans."""
+"""Segments times time buckets: the register holds some hundred segments, and a picture some hundred
+buckets."""
 
 
 @attrs.define
 class ObservationSums:
-    """All small observations, by their sort."""
+    """All small observations, by sort."""
 
     rows: defaultdict[str, list[Row]] = attrs.field(factory=lambda: defaultdict(list))
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> ObservationSums:
-        """Of rows in which all sorts but one are None."""
+        """Collect rows, each of which has one sort that is not None."""
         folded = cls()
         for row in rows:
             for kind, found in row.items():
@@ -35,7 +36,7 @@ class ObservationSums:
 
     @property
     def pieces(self) -> list[ObservedRange]:
-        """In the order of their positions."""
+        """Pieces in the order of their positions."""
         pieces = [ObservedRange(**row) for row in self.rows["piece"]]
         return sorted(pieces, key=lambda piece: (piece.first, piece.last))
 
@@ -54,26 +55,26 @@ class ObservationSums:
         ]
 
     def tallies(self) -> TimeBuckets:
-        """Sums over all tasks, in spans of a length that suits a picture."""
+        """Sums over all tasks, in time buckets of a length that suits a picture."""
         buckets = [row["bucket"] for row in self.rows["tally"] if row["bucket"] is not None]
         longest = max((row["span"] for row in self.rows["tally"]), default=1)
         span = span_for(min(buckets), max(buckets), longest) if buckets else longest
         tallies = TimeBuckets(keys_max=_TALLIES_MAX, span=span)
         for row in self.rows["tally"]:
             if row["segment"] is None:
-                continue  # trimmed, and of no segment any more
+                continue  # trimmed, and no longer part of a segment
             counts = Counts(*(row[field.name] for field in attrs.fields(Counts)))
             tallies.add(row["segment"], row["loglet"], row["bucket"], counts)
         return tallies
 
     @property
     def kept_from(self) -> int:
-        """The first position behind all that has been trimmed, perhaps while it was read."""
+        """First position behind everything that has been trimmed, perhaps during the read."""
         return max((piece.kept_from for piece in self.pieces if piece.kept_from is not None), default=0)
 
 
 def segments_of(tallies: TimeBuckets) -> list[SegmentSum]:
-    """What each segment holds, in the order of positions."""
+    """Content of each segment, in the order of positions."""
     found: dict[tuple[str, str], Counts] = {}
     spans: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for (segment, loglet, bucket), counts in tallies.counts.items():
@@ -93,7 +94,7 @@ def segments_of(tallies: TimeBuckets) -> list[SegmentSum]:
 
 
 def rates_of(tallies: TimeBuckets) -> list[Rate]:
-    """What was ordered over time by each kind of loglet."""
+    """Entries ordered over time by each kind of loglet."""
     found: defaultdict[tuple[int, str], list[int]] = defaultdict(lambda: [0, 0])
     for (_, loglet, bucket), counts in tallies.counts.items():
         if bucket is not None:
@@ -107,7 +108,7 @@ def rates_of(tallies: TimeBuckets) -> list[Rate]:
 
 
 def _sums(rows: Iterable[Row], by: str, order: str) -> Iterable[tuple[str, int, list[Row]]]:
-    """Of each sort the name, how many, and the first ones."""
+    """For each sort its name, the number of rows, and the first ones."""
     found: defaultdict[str, list[Row]] = defaultdict(list)
     for row in rows:
         found[row[by]].append(row)

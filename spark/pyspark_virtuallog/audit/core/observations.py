@@ -1,13 +1,14 @@
-"""What tasks tell of their rows: one struct column for each sort of observation, all but one of which are null.      Pure.
+"""Observations of tasks about their rows: one struct column for each sort, all but one of which are
+null in a row.
 
-piece   where a run of adjacent rows begins and ends: pieces lie side by side
-gap     one gap that is no filler; of fillers there may be as many as batches, so they are only counted
-tally   what a segment holds of one span of time
-run     adjacent sequence numbers of one session, as they stand in the log
-remark  something that is wrong by itself, or only worth counting
-report  what a replica of the database says of its state
-growth  what commands of the database do to the keys with one prefix, within one span of time
-marker  a session that a marker of the sink names
+    piece   where a run of adjacent rows begins and ends: pieces lie side by side
+    gap     one gap that is no filler; of fillers there may be as many as batches, so they are only counted
+    tally   content of a segment in one time bucket
+    run     adjacent sequence numbers of one session, as they stand in the log
+    remark  an anomaly by itself, or something only worth counting
+    report  a database replica's report about its state
+    growth  commands of the database to the keys with one prefix, within one time bucket
+    marker  a session that a marker of the sink names
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _KINDS: Final[Mapping[str, Sequence[tuple[str, pa.DataType]]]] = {
         ("last_segment", pa.string()),
         ("first_time_ms", pa.int64()),  # null: no entries
         ("last_time_ms", pa.int64()),
-        ("kept_from", pa.int64()),  # behind the last gap of what is trimmed; null: nothing is
+        ("kept_from", pa.int64()),  # behind the last gap of what is trimmed; null if nothing is trimmed
     ),
     "gap": (
         ("kind", pa.string()),
@@ -37,7 +38,7 @@ _KINDS: Final[Mapping[str, Sequence[tuple[str, pa.DataType]]]] = {
     "tally": (
         ("segment", pa.string()),
         ("loglet", pa.string()),
-        ("span", pa.int64()),  # in buckets of time; so each task can choose one that makes few rows
+        ("span", pa.int64()),  # in buckets of time; so each task can choose a length that makes few rows
         ("bucket", pa.int64()),  # the first one of the span; null: gaps only, which have no time
         ("entries", pa.int64()),
         ("bytes", pa.int64()),
@@ -92,7 +93,7 @@ def rows_of(kind: str, rows: Iterable[Mapping[str, Any]]) -> pa.RecordBatch:
 
 
 def of_columns(kind: str, columns: Mapping[str, Any]) -> pa.RecordBatch:
-    """The same of columns: arrays of numpy, Arrow or Python values."""
+    """Observations of one sort by columns: arrays of numpy, Arrow or Python values."""
     struct = STRUCTS[kind]
     arrays = [_array(columns[field.name]).cast(field.type) for field in struct]
     return of_struct(kind, pa.StructArray.from_arrays(arrays, fields=list(struct)))

@@ -1,7 +1,12 @@
-"""What one task makes of its rows, which are adjacent and in order: some dozens of observations.                    Pure.
+"""Observation of one task's rows, which are adjacent and in order: some dozens of observations.
 
-Whatever can be told from neighbouring rows is told here. What needs rows of other tasks (is a number of a session there twice?
-does this piece go on where the one before ends?) leaves as runs and pieces, for Spark and the driver to bring together.
+All that neighbouring rows can tell is decided here. Questions that need rows of other tasks (is a
+number of a session there twice? does this piece continue the one before?) leave as runs and pieces,
+which Spark and the driver bring together.
+
+Runs are adjacent sequence numbers of a session. Appenders take turns in a log, so their entries are
+interleaved. Sorted by session, thousands of rows become a run for each session, unless something is
+wrong.
 """
 
 from __future__ import annotations
@@ -20,16 +25,12 @@ from pyspark_virtuallog.audit.core.observations import of_columns, rows_of
 from pyspark_virtuallog.audit.core.time_buckets import BUCKET_MS, Counts, TimeBuckets
 from virtuallog.contract.types import GapKind
 
-# FOLDED from pyspark_virtuallog.audit.runs: Runs of a session: adjacent sequence numbers, as they stand in some rows.                                        Pure.
-#
-# Appenders take turns in a log, so their entries lie between each other's. Sorted by session, thousands of rows become a run for
-# each session, unless something is wrong.
-
 Numbers = npt.NDArray[Any]
 
 
 def runs_of(session: pa.Array, sequence: Numbers, position: Numbers, size: Numbers) -> dict[str, Any]:
-    """The columns of the observation `run`, for entries in the order of their rows; none of them is a gap."""
+    """Columns of the observation `run`, for entries in the order of their rows; none of them is a
+    gap."""
     encoded = session.dictionary_encode()
     codes = _narrow(encoded)
     by_session = np.argsort(codes, kind="stable")  # stable: each session's entries stay in the order of the log
@@ -48,12 +49,13 @@ def runs_of(session: pa.Array, sequence: Numbers, position: Numbers, size: Numbe
 
 
 def codes_of(column: pa.Array) -> Numbers:
-    """A number for each value, the same for equal ones."""
+    """A number for each value, equal for equal values."""
     return _narrow(column.dictionary_encode())
 
 
 def _narrow(encoded: pa.DictionaryArray) -> Numbers:
-    """Numbers of 16 bits are sorted several times faster; a few thousand rows have no more values, as a rule. Null is -1."""
+    """The codes in 16 bits if they fit, which are sorted several times faster; a few thousand rows
+    usually have no more values. Null is -1."""
     codes: Numbers = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
     return codes.astype(np.int16) if len(encoded.dictionary) < 1 << 15 else codes
 
@@ -67,21 +69,23 @@ TRIMMED: Final = GapKind.TRIMMED.value
 
 
 class PayloadObserver(Protocol):
-    """Sees something in the payloads of entries."""
+    """Observer of the payloads of entries."""
 
     def entries(self, entries: pa.RecordBatch, buckets: Numbers, remarks: Anomalies) -> Iterator[pa.RecordBatch]:
-        """Entries that follow, and the spans of time that they are in: observations, or a remark."""
+        """Observe the next entries, with their time buckets; returns observations, and may add
+        remarks."""
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """What has not been told yet."""
+        """Observations that were held back until the end."""
 
 
 def observe(
     batches: Iterable[pa.RecordBatch], looks: Sequence[PayloadObserver] = (), observer: RowObserver | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """All observations of adjacent rows, which have the columns of the source. Whoever brings them may add remarks to the observer.
+    """All observations of adjacent rows, which have the columns of the source. Callers may add
+    remarks to the observer.
 
-    None is empty: Spark takes a batch without rows for the end of all.
+    No batch is empty: Spark takes a batch without rows for the end of all.
     """
     found = _observe(batches, looks, observer or RowObserver())
     return (batch for batch in found if batch.num_rows)
@@ -116,7 +120,7 @@ class _End:
 
 @attrs.define
 class RowObserver:
-    """Remembers the last row, to compare the next one with, and counts."""
+    """Observer with counts, and the last row to compare the next one with."""
 
     remarks: Anomalies = attrs.field(factory=Anomalies, init=False)
     _gaps: Anomalies = attrs.field(factory=Anomalies, init=False)
@@ -129,7 +133,7 @@ class RowObserver:
     _kept_from: int | None = attrs.field(default=None, init=False)
 
     def rows(self, batch: pa.RecordBatch, entries: pa.RecordBatch) -> None:
-        """Rows that follow, and those of them that are no gaps."""
+        """Observe the next rows, and those of them that are entries."""
         position, is_gap = batch["position"].to_numpy(zero_copy_only=False), _is_gap(batch)
         self._neighbours(position, is_gap)
         self._non_fillers(batch, position, is_gap)
@@ -139,7 +143,7 @@ class RowObserver:
         self._first, self._last = self._first or _end(batch, 0), _end(batch, batch.num_rows - 1)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """What all rows were."""
+        """Observations over all rows."""
         yield rows_of("remark", [
             {"check": each.check, "count": each.count, "position": each.position, "text": each.detail} for each in self.remarks
         ])  # fmt: skip
@@ -160,7 +164,8 @@ class RowObserver:
         }])  # fmt: skip
 
     def _neighbours(self, position: Numbers, is_gap: Numbers) -> None:
-        """An entry takes one position, a gap all of them up to the next row."""
+        """Check neighbouring positions. An entry takes one position, a gap all of them up to the
+        next row."""
         if self._last is not None:
             position = np.concatenate(([self._last.position], position))
             is_gap = np.concatenate(([self._last.gap is not None], is_gap))
@@ -173,7 +178,7 @@ class RowObserver:
             self.remarks.add(MISSING, low, f"no row for [{low}, {high})", int((after - before - 1)[holes].sum()))
 
     def _non_fillers(self, batch: pa.RecordBatch, position: Numbers, is_gap: Numbers) -> None:
-        """Gaps that end in these rows: only the next row says where."""
+        """Note gaps that end in these rows: only the next row shows their end."""
         if self._last is not None and self._last.gap is not None and self._last.gap != FILLER:
             self._gap(self._last.gap, self._last.position, int(position[0]))
         kinds = batch["gap"]
@@ -187,7 +192,8 @@ class RowObserver:
             self._kept_from = start + 1 if stop is None else stop
 
     def _times(self, entries: pa.RecordBatch) -> None:
-        """Within a segment time should not go back: its sequencer sees to that, while it stays the same."""
+        """Check times. Within a segment time should not go back: its sequencer ensures that, while
+        it stays the same."""
         times, (position,) = _milliseconds(entries), _numbers(entries, "position")
         segments = entries["segment"]
         codes = codes_of(segments)
@@ -201,7 +207,8 @@ class RowObserver:
         self._last_time, self._last_time_segment = int(times[-1]), segments[-1].as_py()
 
     def _tally(self, batch: pa.RecordBatch, is_gap: Numbers) -> None:
-        """Row by row would be slow, so by runs of rows of one segment and span; gaps are counted where the entry before them is."""
+        """Count by runs of rows of one segment and time bucket, as row by row would be slow. A gap
+        counts with the entry before it."""
         buckets = _buckets(batch, is_gap)
         segments, loglets = codes_of(batch["segment"]), codes_of(batch["loglet"])
         is_new = (segments[1:] != segments[:-1]) | (loglets[1:] != loglets[:-1]) | (buckets[1:] != buckets[:-1])
@@ -221,7 +228,7 @@ class RowObserver:
 
 
 def _buckets(batch: pa.RecordBatch, is_gap: Numbers) -> Numbers:
-    """The span of time of each row; of a gap that of the entry before it, or else of the first one."""
+    """Time bucket of each row. A gap has that of the entry before it, or else of the first one."""
     found: Numbers = pc.fill_null(_epoch_ms(batch["time"]), 0).to_numpy(zero_copy_only=False)
     if is_gap.any() and not is_gap.all():
         rows = np.where(is_gap, -1, np.arange(len(is_gap)))
@@ -248,5 +255,5 @@ def _epoch_ms(times: pa.Array) -> pa.Array:
 
 
 def _numbers(entries: pa.RecordBatch, *names: str) -> list[Numbers]:
-    """Of columns; null is 0."""
+    """Columns as numbers; null is 0."""
     return [pc.fill_null(entries[name].cast(pa.int64()), 0).to_numpy(zero_copy_only=False) for name in names]

@@ -1,4 +1,4 @@
-"""Which sessions the markers of the sink name.                                                                     Pure."""
+"""Observer of the sink's markers and the sessions that they name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MARKED: Final = "marker"
 
 @attrs.frozen
 class MarkerObserver:
-    """See `observing.Look`."""
+    """See `row_observer.PayloadObserver`."""
 
     def entries(
         self, entries: pa.RecordBatch, buckets: npt.NDArray[Any], remarks: Anomalies
@@ -42,7 +42,7 @@ class MarkerObserver:
             yield _told(position, marker)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Nothing is kept."""
+        """Nothing is held back."""
         yield from ()
 
 

@@ -1,4 +1,4 @@
-"""An audit in some lines for a terminal.                                                                            Pure."""
+"""Summary of an audit in some lines for a terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark_virtuallog.audit.core.findings import Finding, Findings, Severity
 
 _MARKS: Final = {Severity.VIOLATION: "WRONG", Severity.NOTABLE: "note ", Severity.FINE: "ok   "}
 _EXAMPLES_MAX: Final = 5
-"""Of each finding; the page and the JSON have more."""
+"""Examples of each finding; the page and the JSON have more."""
 
 
 def headline(findings: Findings) -> str:
@@ -24,7 +24,7 @@ def headline(findings: Findings) -> str:
 
 
 def summary(findings: Findings) -> Iterator[str]:
-    """Line by line, the worst first."""
+    """Lines of the summary, the worst finding first."""
     for finding in findings.findings:
         yield from _lines(finding)
     yield headline(findings)

@@ -1,4 +1,4 @@
-"""How observations are written as text, and how sizes and times are for people.                                        Pure."""
+"""Text forms of digests in observations, and of sizes and times for readers."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ _LENGTHS: Final = (("day", 86_400), ("hour", 3600), ("minute", 60), ("second", 1
 
 
 def digests_text(digests: Mapping[str, str]) -> str:
-    """Equal digests are equal texts, so Spark can compare them."""
+    """Digests as text. Equal digests are equal texts, so Spark can compare them."""
     return json.dumps(dict(digests), sort_keys=True, separators=(",", ":"))
 
 
 def digests_of(text: str) -> dict[str, str]:
-    """What `digests_text` wrote."""
+    """Parse a text of `digests_text`."""
     found: dict[str, str] = json.loads(text)
     return found
 
 
 def size_text(size: int) -> str:
-    """Such as "812 bytes" and "1.5 MB", in powers of a thousand."""
+    """A size such as "812 bytes" and "1.5 MB", in powers of a thousand."""
     value, unit = float(size), 0
     while value >= 1000 and unit < len(_UNITS) - 1:
         value, unit = value / 1000, unit + 1
@@ -30,7 +30,7 @@ def size_text(size: int) -> str:
 
 
 def span_text(milliseconds: int) -> str:
-    """Such as "30 seconds" and "an hour"; of whole seconds."""
+    """A duration such as "30 seconds" and "an hour", in whole seconds."""
     seconds = milliseconds // 1000
     name, length = next((name, length) for name, length in _LENGTHS if seconds % length == 0)
     count = seconds // length

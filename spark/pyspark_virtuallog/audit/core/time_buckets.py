@@ -1,4 +1,4 @@
-"""Counts what each segment holds of each span of time; spans become longer rather than too many.                   Pure."""
+"""Counts of each segment by time bucket. If there are too many buckets, they become longer."""
 
 from __future__ import annotations
 
@@ -7,37 +7,36 @@ from typing import Any, Final
 
 import attrs
 
-# FOLDED from pyspark_virtuallog.audit.spans: Spans of time in which a log is counted: round, and few enough for a picture.                                     Pure.
-
 BUCKET_MS: Final = 10_000
-"""The shortest span; longer ones are told in buckets of this."""
+"""Shortest time bucket; longer ones are multiples of it."""
 SPANS_MAX: Final = 120
-"""More bars than that nobody tells apart."""
+"""Most time buckets of a picture: more bars cannot be told apart."""
 LADDER: Final = (1, 3, 6, 30, 90, 180, 360, 1080, 2160, 8640, 60480, 241920)
-"""In buckets: 10 s, 30 s, 1, 5, 15, 30 min, 1, 3, 6 h, a day, a week, four weeks. Each fits into the next, so that what was counted
-in one can be counted in a longer one."""
+"""Lengths in shortest buckets: 10 s, 30 s, 1, 5, 15, 30 min, 1, 3, 6 h, a day, a week, four weeks.
+Each fits into the next, so that counts can be merged into longer ones."""
 
 
 def longer(span: int) -> int:
-    """The next one of the ladder; the longest stays."""
+    """The next length of the ladder; the longest stays."""
     return next((step for step in LADDER if step > span), LADDER[-1])
 
 
 def span_for(low: int, high: int, at_least: int = LADDER[0]) -> int:
-    """How many buckets make one span, so that the buckets from `low` to `high` are in at most `SPANS_MAX`, or in as few as can be."""
+    """The length at which the buckets from `low` to `high` are at most `SPANS_MAX`, or as few as
+    possible."""
     fitting = (step for step in LADDER if step >= at_least and high // step - low // step < SPANS_MAX)
     return next(fitting, LADDER[-1])
 
 
 Key = tuple[str, str, int | None]
-"""Segment, loglet, and the first bucket of the span; None: what has no time."""
+"""Segment, loglet, and the first bucket of the span. The last is None for rows without a time."""
 KEYS_MAX: Final = 1000
-"""Of one task. A log has some hundred segments at most; of these a task meets one or two."""
+"""Keys of one task. A log has some hundred segments at most; a task meets one or two of them."""
 
 
 @attrs.frozen
 class Counts:
-    """What is somewhere; positions are those of rows."""
+    """Counts for one key; positions are those of rows."""
 
     entries: int
     bytes: int
@@ -47,7 +46,7 @@ class Counts:
 
     @classmethod
     def of(cls, numbers: Iterable[int]) -> Counts:
-        """In the order of the fields."""
+        """Counts from numbers in the order of the fields."""
         entries, size, fillers, first, last = numbers
         return cls(entries, size, fillers, first, last)
 
@@ -60,28 +59,28 @@ class Counts:
 
 @attrs.define
 class TimeBuckets:
-    """Sums by segment and span of time."""
+    """Sums by segment and time bucket."""
 
     keys_max: int = KEYS_MAX
     span: int = 1
-    """In buckets."""
+    """Length in shortest buckets."""
     counts: dict[Key, Counts] = attrs.field(factory=dict)
 
     def add(self, segment: str, loglet: str, bucket: int | None, counts: Counts) -> None:
-        """Count it in."""
+        """Add counts."""
         self._add(segment, loglet, bucket, counts)
         while len(self.counts) > self.keys_max and longer(self.span) > self.span:
             self.lengthen(longer(self.span))
 
     def lengthen(self, span: int) -> None:
-        """Count in spans of this length, of which the present ones are parts."""
+        """Merge into longer time buckets, which consist of the present ones."""
         assert span % self.span == 0
         self.span, former, self.counts = span, self.counts, {}
         for (segment, loglet, bucket), counts in former.items():
             self._add(segment, loglet, bucket, counts)
 
     def rows(self) -> Iterable[Mapping[str, Any]]:
-        """As the observation `tally`."""
+        """Rows of the observation `tally`."""
         for (segment, loglet, bucket), counts in self.counts.items():
             yield {"segment": segment, "loglet": loglet, "span": self.span, "bucket": bucket, **attrs.asdict(counts)}
 

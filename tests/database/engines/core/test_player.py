@@ -143,6 +143,6 @@ TestInterleavings.settings = settings(max_examples=50, stateful_step_count=30, d
 
 @given(st.binary(max_size=40), st.dictionaries(st.text(max_size=5), st.binary(max_size=9), max_size=3))
 def test_entries_come_back_as_they_were(payload: bytes, headers: dict[str, bytes]) -> None:
-    """Whatever is in them."""
+    """For any content of the reads."""
     entry = Entry(payload, headers)
     assert parse_untrusted(entry.encode()) == entry

@@ -1,4 +1,4 @@
-"""How often a replica looks for what others have proposed."""
+"""Pacing of a replica's looks for the proposals of others."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_stream_is_not_looked_at_more_often_than_rationed(work: float) -> None
 
 
 def test_without_a_burst_each_look_has_its_pause() -> None:
-    """For tests, and for whoever wants watches late and looks few."""
+    """For tests, and for users that want few looks and late watches."""
     pace = PollPacer(0.5, 0)
 
     assert [pace.next_pause(now) for now in (0.0, 0.5, 30.0)] == [0.5] * 3

@@ -46,7 +46,7 @@ def values(draw: st.DrawFn) -> object:
 @settings(max_examples=40)
 @given(values())
 def test_what_goes_in_comes_out(value: object) -> None:
-    """What one replica writes all of them apply: a field that is lost on the way is a state that differs."""
+    """All replicas apply what one has written: a field lost on the way is a state that differs."""
     assert ALL.parse_untrusted(ALL.encode(value)) == value
 
 
@@ -71,7 +71,7 @@ def test_whatever_has_become_of_the_bytes_the_error_is_typed(value: object, data
 @settings(max_examples=40)
 @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
 def test_anything_else_is_refused(blob: bytes) -> None:
-    """Bytes that are nobody's command never get as far as an engine, which trusts what it is given."""
+    """Bytes that are no command never reach an engine, which trusts its input."""
     with pytest.raises((MalformedError, BinaryTooOldError)):
         ALL.parse_untrusted(blob)
 
@@ -95,7 +95,8 @@ def test_fields_have_their_types(fields: list[object]) -> None:
 
 
 def test_a_later_version_is_nothing_that_all_agree_on() -> None:
-    """Others may know it, so the one that does not must stop. What is malformed, however, is so for everybody."""
+    """Other replicas may know it, so the one that does not must stop. Malformed text, however, is
+    malformed for all."""
     for blob in (b'[2,"Enable","x"]', b'[1,"Unheard","x"]'):
         with pytest.raises(BinaryTooOldError):
             ALL.parse_untrusted(blob)
@@ -104,8 +105,8 @@ def test_a_later_version_is_nothing_that_all_agree_on() -> None:
 
 
 def test_what_nests_too_deep_is_malformed_whoever_reads_it() -> None:
-    """How deep the parser may go depends on how deep its caller stands, and on the interpreter: one replica would take this for a
-    command of a later version, and stop, where another one passes over it."""
+    """The parser's depth limit depends on its caller's depth, and on the interpreter. One replica
+    would take this for a command of a later version, and stop; another one would skip it."""
     blob = b'[1,"Later",' + b"[" * 900 + b"]" * 900 + b"]"
 
     def read(depth: int) -> None:
@@ -120,7 +121,8 @@ def test_what_nests_too_deep_is_malformed_whoever_reads_it() -> None:
 
 
 def test_a_class_whose_fields_have_no_form_is_no_part_of_a_vocabulary() -> None:
-    """That is said when the program starts, and not when the first such command is in the log for good."""
+    """The error comes when the program starts, and not when the first such command is in the log
+    for good."""
 
     @attrs.frozen
     class Odd:
