@@ -66,14 +66,14 @@ class PaxosLoglet:
     config: PaxosConfig
     _environment: Environment
     _leader: LeaderClient = attrs.field(init=False)
-    _nearest: ReplicaOrder = attrs.field(init=False)
+    _replica_order: ReplicaOrder = attrs.field(init=False)
     """Replicas in the order in which they are asked for data."""
     _asked: dict[tuple[SessionId, int], set[NodeId]] = attrs.field(factory=dict, init=False)
     """Who has been sent each conditional batch that has no answer, the oldest first."""
 
     def __attrs_post_init__(self) -> None:
         environment, config = self._environment, self.config
-        self._nearest = ReplicaOrder.of(config.replicas, environment)
+        self._replica_order = ReplicaOrder.of(config.replicas, environment)
         self._leader = LeaderClient(self.segment, environment, LeaderCache(config.replicas, config.coordinator))
 
     async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
@@ -85,12 +85,12 @@ class PaxosLoglet:
                 segment=self.segment, batch=batch.blob, opens=opens, expected_tail=expected, insist=insist
             )
 
-        with nullcontext() if expected_tail is None else self._asking(batch) as asked:
+        with nullcontext() if expected_tail is None else self._tracking(batch) as asked:
             taken = await self._leader.ask(request, "an append", APPEND_SECONDS, asked)
         return range(taken.place, taken.place + batch.count)
 
     @contextmanager
-    def _asking(self, batch: Batch) -> Iterator[set[NodeId]]:
+    def _tracking(self, batch: Batch) -> Iterator[set[NodeId]]:
         """Who is sent a conditional batch, from its first call to the one that has an answer: that must hold for all of them."""
         name = batch.session, batch.first_sequence
         if name not in self._asked and len(self._asked) >= OFFERS_MAX:
@@ -110,26 +110,26 @@ class PaxosLoglet:
 
     async def wait_tail(self, past: LogletOffset) -> Tail:
         """As promised. One replica's word is enough: what it has learned is decided."""
-        courier, clock = QuorumCall(self._environment), self._environment.clock
+        call, clock = QuorumCall(self._environment), self._environment.clock
         request = WaitLearned(segment=self.segment, past=position_of(past))
         deadline = clock.monotonic() + WAIT_SECONDS
-        for replica in self._nearest.order()[:2]:  # one that is cut off from the others does not hold us up
-            courier.ask(replica, request, None, ANSWER_SECONDS, lambda: True)
-        while (answer := await courier.receive(deadline - clock.monotonic())) is not None:
+        for replica in self._replica_order.order()[:2]:  # one that is cut off from the others does not hold us up
+            call.ask(replica, request, None, ANSWER_SECONDS, lambda: True)
+        while (answer := await call.receive(deadline - clock.monotonic())) is not None:
             tail = _tail(answer.outcome)
             if isinstance(tail, Sealed) or tail.tail > past:
                 return tail
             if clock.monotonic() < deadline - WAIT_SECONDS / 2:  # too many wait there: ask now and then
-                courier.ask(answer.server, request, None, ANSWER_SECONDS, lambda: True, pause=True)
+                call.ask(answer.server, request, None, ANSWER_SECONDS, lambda: True, pause=True)
         return await self.check_tail()
 
     async def read(self, start: LogletOffset, stop: LogletOffset, max_bytes: int) -> Sequence[Placed]:
-        hunt = ReadDriver(self.segment, start, stop, max_bytes, self._environment, self._nearest)
+        driver = ReadDriver(self.segment, start, stop, max_bytes, self._environment, self._replica_order)
         for seconds in READ_SECONDS:
-            if items := await hunt.ask_all(seconds):
+            if items := await driver.ask_all(seconds):
                 return items
-            await self._have_learned(hunt)
-        raise hunt.failure()
+            await self._have_learned(driver)
+        raise driver.failure()
 
     async def seal(self) -> None:
         await self._leader.ask(lambda insist: PaxosSeal(segment=self.segment, insist=insist), "the seal", CHECK_SECONDS)
@@ -177,28 +177,28 @@ class PaxosLoglet:
             # Another round comes only with a trim that is newer still, and each is bounded in time.
 
     async def _trim_majority(self, request: TrimSealed) -> list[int]:
-        courier, points = QuorumCall(self._environment), dict[NodeId, int]()
+        call, points = QuorumCall(self._environment), dict[NodeId, int]()
         deadline = self._environment.clock.monotonic() + CHECK_SECONDS
         for replica in self.config.replicas:
-            courier.ask(replica, request, None, ASK_SECONDS, lambda: True)
+            call.ask(replica, request, None, ASK_SECONDS, lambda: True)
             _TRIMMING.reached()
         while len(points) < self.config.quorum:
-            answer = await courier.receive(deadline - self._environment.clock.monotonic())
+            answer = await call.receive(deadline - self._environment.clock.monotonic())
             if answer is None:
-                raise courier.unavailable(f"trim of loglet {self.segment}")
+                raise call.unavailable(f"trim of loglet {self.segment}")
             points[answer.server] = answer.outcome.trim
         return list(points.values())
 
-    async def _have_learned(self, hunt: ReadDriver) -> None:
+    async def _have_learned(self, driver: ReadDriver) -> None:
         """Nobody who answered has learned what is to be read. Whoever decided it is about to tell, or else is gone."""
-        if not hunt.is_seen_unlearned:
+        if not driver.is_seen_unlearned:
             return
-        if not hunt.has_waited:
-            hunt.has_waited = True
+        if not driver.has_waited:
+            driver.has_waited = True
             await self._environment.clock.sleep(LEARN_SECONDS)
             return
         try:
-            await self._settle(hunt.settles)
+            await self._settle(driver.settle_through)
         except UnavailableError:
             return  # the hunt says why nobody has it
 

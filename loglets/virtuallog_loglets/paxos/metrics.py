@@ -106,7 +106,7 @@ class PaxosMetrics:
 
     # -- what services call -------------------------------------------------------------------------------------------
 
-    def stood(self, outcome: ElectionOutcome) -> None:
+    def election_ended(self, outcome: ElectionOutcome) -> None:
         """An election is over; ELECTED is told once appends are taken."""
         self.elections.add(outcome.value)
 
@@ -114,11 +114,11 @@ class PaxosMetrics:
         """A round met a higher number."""
         self.rejects.add(phase.value)
 
-    def went_to_catch_up(self) -> None:
+    def catch_up_started(self) -> None:
         """One call of `catch_up` that found something missing."""
         self.catch_ups.value += 1
 
-    def got(self, how: CatchUpSource, positions: int) -> None:
+    def positions_caught_up(self, how: CatchUpSource, positions: int) -> None:
         """A replica here has learned what it had missed."""
         self.caught_up.add(how.value, amount=positions)
 

@@ -19,8 +19,9 @@ from virtuallog.contract.types import LogletOffset, NodeId
 from virtuallog_loglets.paxos import diagnosis, planner, wire
 from virtuallog_loglets.paxos.config import KIND, decode_untrusted
 from virtuallog_loglets.paxos.drivers.coordinator_service import CoordinatorService
+from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
 from virtuallog_loglets.paxos.drivers.replica_maintenance import maintain_replica
-from virtuallog_loglets.paxos.drivers.replica_service import LocalReplica, ReplicaService
+from virtuallog_loglets.paxos.drivers.replica_service import ReplicaService
 from virtuallog_loglets.paxos.drivers.rereplication import PIECE_BYTES, PaxosRereplication
 from virtuallog_loglets.paxos.loglet import PaxosLoglet
 from virtuallog_loglets.paxos.metrics import leader_families

@@ -37,12 +37,12 @@ class Proposer:
 
     story: Story
     number: int
-    roll: CrashVector = attrs.field(factory=CrashVector)
+    crash_vector: CrashVector = attrs.field(factory=CrashVector)
     promises: Round = attrs.field(init=False)
     position: int = 0
 
     def __attrs_post_init__(self) -> None:
-        self.promises = Round(2, self.roll)
+        self.promises = Round(2, self.crash_vector)
 
     def ask(self, node: int) -> Promised:
         """The promise of one replica, which is on its way until it is counted."""
@@ -66,7 +66,7 @@ class Proposer:
     def write(self, payload: bytes, *nodes: int) -> bool:
         """Behind everything; whether it is decided now."""
         position = self.position
-        value, round_, decided = values.append(payload, 0), Round(2, self.roll), False
+        value, round_, decided = values.append(payload, 0), Round(2, self.crash_vector), False
         for node in nodes:
             request = PaxosWrite(
                 segment=SEGMENT, proposal=self.number, coordinator=NodeId(1), first=position, values=(value,)

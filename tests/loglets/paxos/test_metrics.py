@@ -40,11 +40,11 @@ def test_every_name_is_told_from_the_start_and_documented() -> None:
 def test_what_happens_is_counted() -> None:
     """Once per election, round, catch-up, position or group."""
     meter = PaxosMetrics()
-    meter.stood(ElectionOutcome.ELECTED)
+    meter.election_ended(ElectionOutcome.ELECTED)
     meter.rejected(ProposerPhase.WRITE)
-    meter.went_to_catch_up()
-    meter.got(CatchUpSource.COPIED, 10)
-    meter.got(CatchUpSource.FILLED, 2)
+    meter.catch_up_started()
+    meter.positions_caught_up(CatchUpSource.COPIED, 10)
+    meter.positions_caught_up(CatchUpSource.FILLED, 2)
     meter.truncated()
     meter.recovered()
     meter.committed(size_bytes=100, seconds=0.001)

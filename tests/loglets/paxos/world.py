@@ -37,8 +37,9 @@ from virtuallog.testing.sim.timeline import Timeline
 from virtuallog_loglets.paxos.config import Ensemble
 from virtuallog_loglets.paxos.core import values
 from virtuallog_loglets.paxos.drivers.coordinator_driver import CoordinatorDriver
+from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
 from virtuallog_loglets.paxos.drivers.replica_maintenance import maintain_replica
-from virtuallog_loglets.paxos.drivers.replica_service import LocalReplica, ReplicaService
+from virtuallog_loglets.paxos.drivers.replica_service import ReplicaService
 from virtuallog_loglets.paxos.messages import PaxosRecord, Standing, Status
 from virtuallog_loglets.paxos.standalone.log import Log
 from virtuallog_loglets.paxos.standalone.network import LogMember, LogNetwork

@@ -56,18 +56,18 @@ class Coordinator:
     """For good, and why."""
     proposal: int = attrs.field(default=0, init=False)
     """The highest number that was tried here, or was in the way."""
-    rival: NodeId = attrs.field(default=NO_NODE, init=False)
+    known_leader: NodeId = attrs.field(default=NO_NODE, init=False)
     """Who was in the way last; nobody once this one leads."""
     refusals: int = attrs.field(default=0, init=False)
     """How often a higher number was in the way."""
     seal: int = attrs.field(default=NOWHERE, init=False)
     """Position of the SEAL, if CLOSED."""
-    reign: LeaderTerm | None = attrs.field(default=None, init=False)
+    term: LeaderTerm | None = attrs.field(default=None, init=False)
     """While it leads; and once it is CLOSED, if it has closed the log itself."""
     _end: int = attrs.field(default=0, init=False)
     """Highest position that the electing quorum knew of."""
     _rounds: Iterator[int] = attrs.field(factory=lambda: count(1), init=False)
-    _roll: CrashVector = attrs.field(factory=CrashVector, init=False)
+    _crash_vector: CrashVector = attrs.field(factory=CrashVector, init=False)
     _refusals: RejectedConditions = attrs.field(factory=RejectedConditions, init=False)
     """Kept from reign to reign: a copy of a refused call may come at any time."""
     _election: Round | None = attrs.field(default=None, init=False)
@@ -79,22 +79,22 @@ class Coordinator:
     @property
     def has_work(self) -> bool:
         """Whether `turn` would do something."""
-        return self.reign is not None and self.reign.has_work
+        return self.term is not None and self.term.has_work
 
     @property
     def may_hurry(self) -> bool:
         """See `LeaderTerm.may_hurry`."""
-        return self.reign is not None and self.reign.may_hurry
+        return self.term is not None and self.term.may_hurry
 
     @property
     def has_write_in_flight(self) -> bool:
         """Whether a position is being written."""
-        return self.reign is not None and self.reign.has_write_in_flight
+        return self.term is not None and self.term.has_write_in_flight
 
     @property
     def needs_ticks(self) -> bool:
         """Whether `tick` may have something to do."""
-        return self.reign is not None and self.reign.needs_ticks
+        return self.term is not None and self.term.needs_ticks
 
     # -- election -------------------------------------------------------------------------------------------------
 
@@ -104,7 +104,11 @@ class Coordinator:
         assert self.stopped is None
         self.state = CoordinatorState.ELECTING
         self.proposal = max(self.proposal, promised) + 1
-        self._election, self._silent, self._number = Round(self.ensemble.quorum, self._roll), set(), next(self._rounds)
+        self._election, self._silent, self._number = (
+            Round(self.ensemble.quorum, self._crash_vector),
+            set(),
+            next(self._rounds),
+        )
         promise = Promise(segment=self.segment, proposal=self.proposal, coordinator=self.node)
         return [PaxosSend(self.ensemble.members, promise, self._number)]
 
@@ -130,32 +134,32 @@ class Coordinator:
         """The local replica has learned everything through the highest position of the electing quorum. `digest` covers it."""
         assert self.state is CoordinatorState.CATCHING_UP
         assert digest.stop > self._end
-        self.state, self.rival = CoordinatorState.LEADING, NO_NODE
-        writing = Replicator(
-            self.segment, self.node, self.ensemble, self.proposal, self._end + 1, self._roll, self._rounds
+        self.state, self.known_leader = CoordinatorState.LEADING, NO_NODE
+        replicator = Replicator(
+            self.segment, self.node, self.ensemble, self.proposal, self._end + 1, self._crash_vector, self._rounds
         )
-        self.reign = LeaderTerm(writing, BatchDeduplicator(_recall(digest, now_ms), self._refusals))
+        self.term = LeaderTerm(replicator, BatchDeduplicator(_recall(digest, now_ms), self._refusals))
         # Nothing is decided yet, but replicas are told who leads: those who could not be elected send their clients here.
-        return [writing.announce()]
+        return [replicator.announce()]
 
     def close(self, position: int) -> list[CoordinatorEffect]:
         """The local replica has learned a SEAL, and everything below."""
         if self.state is CoordinatorState.CLOSED:
             return []
         self.state, self.seal = CoordinatorState.CLOSED, position
-        return self._end_reign(UnavailableError("unknown outcome: another coordinator has closed the log"))
+        return self._end_term(UnavailableError("unknown outcome: another coordinator has closed the log"))
 
     def resign(self, reason: str) -> list[CoordinatorEffect]:
         """Lead no longer, or stand no longer."""
         if self.state is CoordinatorState.CLOSED:
             return []
         self.state = CoordinatorState.INITIAL
-        return self._end_reign(UnavailableError(f"unknown outcome: {reason}"))
+        return self._end_term(UnavailableError(f"unknown outcome: {reason}"))
 
     def stop(self, error: VirtualLogError) -> list[CoordinatorEffect]:
         """Take no more, for good. What is pending may be in the log or not."""
         self.stopped, self.state = error, CoordinatorState.INITIAL
-        return self._end_reign(error)
+        return self._end_term(error)
 
     # -- what clients want ----------------------------------------------------------------------------------------
 
@@ -163,55 +167,55 @@ class Coordinator:
         self, batch: Batch, ticket: ClientTicket, now_ms: int, *, opens: bool, expected_tail: int
     ) -> list[CoordinatorEffect]:
         """A checked batch has arrived; it is resolved with its offset once it is decided."""
-        if self.reign is None:
+        if self.term is None:
             return [self._closed(ticket)]
-        return self.reign.offer(batch, ticket, now_ms, opens=opens, expected_tail=expected_tail)
+        return self.term.offer(batch, ticket, now_ms, opens=opens, expected_tail=expected_tail)
 
     def append(self, payload: bytes, ticket: ClientTicket) -> list[CoordinatorEffect]:
         """See `LeaderTerm.append`."""
-        return [self._closed(ticket)] if self.reign is None else self.reign.append(payload, ticket)
+        return [self._closed(ticket)] if self.term is None else self.term.append(payload, ticket)
 
     def truncate(self, to: int, trim: int, digest: bytes, ticket: ClientTicket) -> list[CoordinatorEffect]:
         """See `LeaderTerm.truncate`."""
-        if self.reign is None:
+        if self.term is None:
             return [self._closed(ticket)]
-        return self._after(self.reign, self.reign.truncate(to, trim, digest, ticket))
+        return self._after(self.term, self.term.truncate(to, trim, digest, ticket))
 
     def seal_log(self, ticket: ClientTicket) -> list[CoordinatorEffect]:
         """Have a SEAL decided as the last position; resolved with it."""
-        if self.reign is None:
+        if self.term is None:
             assert self.state is CoordinatorState.CLOSED
             return [PaxosResolve(ticket, self.seal)]
-        return self.reign.seal_log(ticket)
+        return self.term.seal_log(ticket)
 
     def settle(self, past: int, ticket: ClientTicket) -> list[CoordinatorEffect]:
         """See `LeaderTerm.settle`."""
-        if self.reign is None:
+        if self.term is None:
             assert self.state is CoordinatorState.CLOSED
             return [PaxosResolve(ticket, offset_of(self.seal))]
-        return self._after(self.reign, self.reign.settle(past, ticket))
+        return self._after(self.term, self.term.settle(past, ticket))
 
     # -- writing --------------------------------------------------------------------------------------------------
 
     def turn(self, now_ms: int, time_ms: int) -> list[CoordinatorEffect]:
         """All that arrived in one scheduler turn has been offered: write it. `time_ms` is the time of day."""
-        if self.reign is None:
+        if self.term is None:
             return []
-        self.reign.writing.ensemble = self.ensemble
-        return self.reign.turn(now_ms, time_ms)
+        self.term.replicator.ensemble = self.ensemble
+        return self.term.turn(now_ms, time_ms)
 
     def written(self, node: NodeId, number: int, reply: PaxosWritten) -> list[CoordinatorEffect]:
         """A replica has answered a write."""
-        return [] if self.reign is None else self._after(self.reign, self.reign.written(node, number, reply))
+        return [] if self.term is None else self._after(self.term, self.term.written(node, number, reply))
 
     def confirmed(self, node: NodeId, number: int, standing: Standing) -> list[CoordinatorEffect]:
         """A replica has said how it stands."""
-        return [] if self.reign is None else self._after(self.reign, self.reign.confirmed(node, number, standing))
+        return [] if self.term is None else self._after(self.term, self.term.confirmed(node, number, standing))
 
     def unanswered(self, node: NodeId, number: int) -> list[CoordinatorEffect]:
         """No answer, or an error instead."""
-        if self.reign is not None:
-            self.reign.writing.unanswered(node, number)
+        if self.term is not None:
+            self.term.replicator.unanswered(node, number)
         elif self.state is CoordinatorState.ELECTING and number == self._number:
             self._silent.add(node)
             if len(self.ensemble.members) - len(self._silent) < self.ensemble.quorum:
@@ -220,28 +224,28 @@ class Coordinator:
 
     def tick(self, now_ms: int) -> list[CoordinatorEffect]:
         """Some milliseconds have passed."""
-        return [] if self.reign is None else self._after(self.reign, self.reign.tick(now_ms))
+        return [] if self.term is None else self._after(self.term, self.term.tick(now_ms))
 
     # -- the end of a reign ---------------------------------------------------------------------------------------
 
-    def _after(self, reign: LeaderTerm, effects: list[CoordinatorEffect]) -> list[CoordinatorEffect]:
+    def _after(self, term: LeaderTerm, effects: list[CoordinatorEffect]) -> list[CoordinatorEffect]:
         """What the reign has wanted, and its end if it has met that."""
-        lost = reign.writing.lost
+        lost = term.replicator.lost
         if lost is not None and self.state is CoordinatorState.LEADING:
             return effects + (self._step_down(lost) if isinstance(lost, Rejected) else self.resign(lost))
-        if reign.seal != NOWHERE:
-            self.state, self.seal = CoordinatorState.CLOSED, reign.seal
+        if term.seal != NOWHERE:
+            self.state, self.seal = CoordinatorState.CLOSED, term.seal
         return effects
 
     def _step_down(self, rejection: Rejected) -> list[CoordinatorEffect]:
         self.refusals += 1
         self.proposal = max(self.proposal, rejection.proposal)
-        self.rival = rejection.coordinator if rejection.coordinator != self.node else NO_NODE
+        self.known_leader = rejection.coordinator if rejection.coordinator != self.node else NO_NODE
         return self.resign(f"proposal {rejection.proposal} is in the way")
 
-    def _end_reign(self, error: VirtualLogError) -> list[CoordinatorEffect]:
-        reign, self.reign, self._election = self.reign, None, None
-        return [] if reign is None else reign.give_up(error)
+    def _end_term(self, error: VirtualLogError) -> list[CoordinatorEffect]:
+        term, self.term, self._election = self.term, None, None
+        return [] if term is None else term.give_up(error)
 
     def _closed(self, ticket: ClientTicket) -> PaxosResolve:
         """Whether an earlier copy of this request was placed is not known here."""

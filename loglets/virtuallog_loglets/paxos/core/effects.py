@@ -110,3 +110,8 @@ class PaxosFail:
 
 
 ReplicaEffect: TypeAlias = PaxosPersist | PaxosAnswer | AnswerFromDisk | PaxosFail
+
+
+def persist_records(records: tuple[PaxosRecord, ...]) -> list[ReplicaEffect]:
+    """The effect that stores `records`; no effect if there are none."""
+    return [PaxosPersist(records)] if records else []

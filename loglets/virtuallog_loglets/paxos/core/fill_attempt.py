@@ -69,7 +69,7 @@ class FillAttempt:
     proposal: int
     first: int
     stop: int
-    roll: CrashVector = attrs.field(factory=CrashVector)
+    crash_vector: CrashVector = attrs.field(factory=CrashVector)
     _rounds: list[Round] = attrs.field(factory=list, init=False)
     _decided: dict[int, PaxosRecord] = attrs.field(factory=dict, init=False)
     _chosen: dict[int, bytes] = attrs.field(factory=dict, init=False)
@@ -102,7 +102,7 @@ class FillAttempt:
 
     def _open_round(self, request: Promise | PaxosWrite) -> FillSend:
         number = len(self._rounds)
-        self._rounds.append(Round(self.ensemble.quorum, self.roll))
+        self._rounds.append(Round(self.ensemble.quorum, self.crash_vector))
         self._open.add(number)
         return FillSend(request, number)
 

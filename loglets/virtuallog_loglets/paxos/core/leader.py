@@ -119,42 +119,42 @@ class LeaderTerm:
     """Requests, answers, turns and ticks in, effects out. Times are those of a clock that does not jump, in milliseconds, unless
     they are called times of day."""
 
-    writing: Replicator
-    _repeats: BatchDeduplicator
+    replicator: Replicator
+    _deduplicator: BatchDeduplicator
     seal: int = attrs.field(default=NOWHERE, init=False)
     """Position of the SEAL, once it is decided."""
     _sealing: bool = attrs.field(default=False, init=False)
     _proposals: ProposalQueue = attrs.field(init=False)
     _pending_reads: PendingReads = attrs.field(factory=PendingReads, init=False)
-    _question: int = attrs.field(default=NOWHERE, init=False)
+    _check_round: int = attrs.field(default=NOWHERE, init=False)
     """Round of the audience's confirmation."""
-    _late: deque[tuple[ClientTicket, Batch | None]] = attrs.field(factory=deque, init=False)
+    _behind_seal: deque[tuple[ClientTicket, Batch | None]] = attrs.field(factory=deque, init=False)
     """What came behind a SEAL that is not decided."""
 
     def __attrs_post_init__(self) -> None:
-        self._proposals = ProposalQueue(self.writing.first)
+        self._proposals = ProposalQueue(self.replicator.first)
 
     # -- for who looks inside -------------------------------------------------------------------------------------
 
     @property
     def has_work(self) -> bool:
         """Whether `turn` would do something."""
-        return self.writing.flight is None and bool(self._proposals)
+        return self.replicator.flight is None and bool(self._proposals)
 
     @property
     def may_hurry(self) -> bool:
         """Whether a batch need not wait until the end of the scheduler turn for others to share its position: nothing is on its
         way, and the last one was alone, too. Where many arrive together, a write for each would cost far more than a turn."""
-        return self.writing.was_alone and self.has_work
+        return self.replicator.was_alone and self.has_work
 
     @property
     def has_write_in_flight(self) -> bool:
-        return self.writing.flight is not None
+        return self.replicator.flight is not None
 
     @property
     def needs_ticks(self) -> bool:
         """Whether `tick` may have something to do."""
-        return self.writing.needs_ticks or self._pending_reads.confirmation is not None
+        return self.replicator.needs_ticks or self._pending_reads.confirmation is not None
 
     # -- what clients want ----------------------------------------------------------------------------------------
 
@@ -173,8 +173,8 @@ class LeaderTerm:
         """Positions below `to`, which is decided, may be dropped, and readers see nothing below the offset `trim`; `digest` covers
         what is dropped, and nothing that is not decided. Resolved with the position. If more is decided than this reign knows of, it
         has been outbid, and nothing is done."""
-        if to > self.writing.committed:  # the local replica has learned it from somebody else
-            self.writing.lost = "others have decided what comes next"
+        if to > self.replicator.committed:  # the local replica has learned it from somebody else
+            self.replicator.lost = "others have decided what comes next"
             return [PaxosResolve(ticket, UnavailableError("this coordinator leads no longer"))]
         return self._add(lambda time_ms: values.truncate(to, time_ms, trim, digest), ticket, len(digest))
 
@@ -204,49 +204,49 @@ class LeaderTerm:
         if not self.has_work:
             return []
         assert self.seal == NOWHERE, "nothing is written behind a SEAL"
-        return self.writing.start(self._proposals.pop(), now_ms, time_ms)
+        return self.replicator.start(self._proposals.pop(), now_ms, time_ms)
 
     def written(self, node: NodeId, number: int, reply: PaxosWritten) -> list[CoordinatorEffect]:
         """A replica has answered a write."""
-        flight = self.writing.written(node, number, reply)
+        flight = self.replicator.written(node, number, reply)
         return [] if flight is None else self._commit(flight)
 
     def confirmed(self, node: NodeId, number: int, standing: Standing) -> list[CoordinatorEffect]:
         """A replica has said how it stands."""
         confirmation = self._pending_reads.confirmation
-        if confirmation is None or number != self._question:
+        if confirmation is None or number != self._check_round:
             return []
         match confirmation.count(node, standing):
             case True:
                 return self._settle(confirmation)
             case False:
-                self.writing.lost = Rejected(standing.promised, standing.coordinator)
+                self.replicator.lost = Rejected(standing.promised, standing.coordinator)
         return []
 
     def tick(self, now_ms: int) -> list[CoordinatorEffect]:
         """Some milliseconds have passed."""
-        effects = self.writing.tick(now_ms)
+        effects = self.replicator.tick(now_ms)
         if (confirmation := self._pending_reads.confirmation) is not None:
             effects += self._ask_again(confirmation, now_ms)
         return effects
 
     def give_up(self, error: VirtualLogError) -> list[CoordinatorEffect]:
         """It is over: whatever is pending is told `error`, oldest first."""
-        items = [*([] if self.writing.flight is None else [self.writing.flight.item]), *self._proposals]
+        items = [*([] if self.replicator.flight is None else [self.replicator.flight.item]), *self._proposals]
         tickets = [ticket for item in items for ticket in item.give_up()]
         tickets += self._pending_reads.give_up()
-        tickets += [ticket for ticket, _ in self._late]
-        self.writing.flight, self._proposals = None, ProposalQueue(self._proposals.next)
-        self._late.clear()
+        tickets += [ticket for ticket, _ in self._behind_seal]
+        self.replicator.flight, self._proposals = None, ProposalQueue(self._proposals.next)
+        self._behind_seal.clear()
         return [PaxosResolve(ticket, error) for ticket in tickets]
 
     # -- details --------------------------------------------------------------------------------------------------
 
     def _commit(self, flight: InFlightWrite) -> list[CoordinatorEffect]:
-        effects = self.writing.commit(flight)
+        effects = self.replicator.commit(flight)
         if self._sealing and not self._proposals:
             self.seal = flight.item.position
-            effects.append(self.writing.announce())
+            effects.append(self.replicator.announce())
         effects += [PaxosResolve(ticket, outcome) for ticket, outcome in flight.item.commit()]
         return effects + self._release()
 
@@ -254,13 +254,15 @@ class LeaderTerm:
         """Answer those who have waited for what is decided now."""
         effects: list[CoordinatorEffect] = []
         if not self._pending_reads.is_empty:
-            ready = self._pending_reads.released(self.writing.committed)
-            if self.writing.has_unannounced and any(each.outcome is None for each in ready):
-                effects.append(self.writing.announce())  # whoever asks for a tail asks the replicas next
+            ready = self._pending_reads.released(self.replicator.committed)
+            if self.replicator.has_unannounced and any(each.outcome is None for each in ready):
+                effects.append(self.replicator.announce())  # whoever asks for a tail asks the replicas next
             effects += [PaxosResolve(each.ticket, self._outcome(each)) for each in ready]
         if self.seal != NOWHERE:
-            effects += [PaxosResolve(ticket, self._repeats.sealed_error(batch)) for ticket, batch in self._late]
-            self._late.clear()
+            effects += [
+                PaxosResolve(ticket, self._deduplicator.sealed_error(batch)) for ticket, batch in self._behind_seal
+            ]
+            self._behind_seal.clear()
             effects += self.give_up(UnavailableError("unknown outcome: the log was closed meanwhile"))
         return effects
 
@@ -280,17 +282,17 @@ class LeaderTerm:
         """
         batch, ticket = offer.batch, offer.ticket
         if self.seal != NOWHERE:
-            return [PaxosResolve(ticket, self._repeats.sealed_error(batch))]
+            return [PaxosResolve(ticket, self._deduplicator.sealed_error(batch))]
         try:
             if self._sealing:
                 return self._hold_until_sealed(ticket, batch)
-            if (known := self._repeats.known(batch, ticket, opens=offer.opens)) is not None:
+            if (known := self._deduplicator.known(batch, ticket, opens=offer.opens)) is not None:
                 return known
             if offer.expected_tail != NOWHERE:
-                self._repeats.check_tail(batch, offer.expected_tail, self._proposals.tail)
+                self._deduplicator.check_tail(batch, offer.expected_tail, self._proposals.tail)
                 self._proposals.close()
             place = self._proposals.place_of(batch)
-            self._proposals.add_batch(self._repeats.sessions.place(batch, place, ticket, offer.now_ms))
+            self._proposals.add_batch(self._deduplicator.sessions.place(batch, place, ticket, offer.now_ms))
         except OverloadedError as error:
             return [PaxosResolve(ticket, error)]
         except VirtualLogError as error:
@@ -308,7 +310,7 @@ class LeaderTerm:
 
         def wait() -> None:
             if isinstance(error, TailMismatchError):
-                self._repeats.remember(offer.batch, error, offer.now_ms)
+                self._deduplicator.remember(offer.batch, error, offer.now_ms)
             self._pending_reads.wait(pending)
 
         return self._guarded(offer.ticket, wait)
@@ -316,23 +318,25 @@ class LeaderTerm:
     def _ask(self) -> list[CoordinatorEffect]:
         if not self._pending_reads.needs_question:
             return []
-        self._pending_reads.ask(self.writing.proposal, self.writing.ensemble.quorum, self.writing.roll)
-        self._question = next(self.writing.rounds)
-        return [PaxosSend(self.writing.ensemble.members, GetStanding(segment=self.writing.segment), self._question)]
+        self._pending_reads.ask(self.replicator.proposal, self.replicator.ensemble.quorum, self.replicator.crash_vector)
+        self._check_round = next(self.replicator.rounds)
+        return [
+            PaxosSend(self.replicator.ensemble.members, GetStanding(segment=self.replicator.segment), self._check_round)
+        ]
 
     def _ask_again(self, confirmation: LeadershipCheck, now_ms: int) -> list[CoordinatorEffect]:
         if confirmation.is_stale(now_ms, PATIENCE_MS):
-            self.writing.lost = "no quorum confirms that it leads"
+            self.replicator.lost = "no quorum confirms that it leads"
             return []
         if not confirmation.is_due(now_ms, RETRY_MS):
             return []
-        nodes = tuple(node for node in self.writing.ensemble.members if not confirmation.has_answered(node))
-        return [PaxosSend(nodes, GetStanding(segment=self.writing.segment), self._question)]
+        nodes = tuple(node for node in self.replicator.ensemble.members if not confirmation.has_answered(node))
+        return [PaxosSend(nodes, GetStanding(segment=self.replicator.segment), self._check_round)]
 
     def _settle(self, confirmation: LeadershipCheck) -> list[CoordinatorEffect]:
         """It leads. What somebody has seen behind its end comes from earlier coordinators, and is written over. A client is believed
         one position, which a replica that was not asked may have: if it claims more, it costs three synced writes, not many."""
-        committed, past = self.writing.committed, max(each.past for each in confirmation.pending)
+        committed, past = self.replicator.committed, max(each.past for each in confirmation.pending)
         seen = max(min(confirmation.end, committed + AHEAD_MAX), min(past, committed))
         while self._proposals.next <= seen and not self._sealing:
             self._proposals.add(values.nop, None, 0)
@@ -344,9 +348,9 @@ class LeaderTerm:
 
     def _hold_until_sealed(self, ticket: ClientTicket, batch: Batch | None) -> list[CoordinatorEffect]:
         """Whether the log is closed is not decided yet: nobody may be told before."""
-        if len(self._late) >= PENDING_MAX:
+        if len(self._behind_seal) >= PENDING_MAX:
             return [PaxosResolve(ticket, OverloadedError("the log is being closed"))]
-        self._late.append((ticket, batch))
+        self._behind_seal.append((ticket, batch))
         return []
 
     def _add(self, make: Callable[[int], bytes], ticket: ClientTicket, size: int) -> list[CoordinatorEffect]:

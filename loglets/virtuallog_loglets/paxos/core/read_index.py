@@ -67,7 +67,7 @@ class LeadershipCheck:
 
     proposal: int
     _quorum: int
-    _roll: CrashVector
+    _crash_vector: CrashVector
     pending: list[PendingRead]
     """Those who came before it was sent: an earlier answer would say nothing to them."""
     _answers: dict[NodeId, Standing] = attrs.field(factory=dict, init=False)
@@ -76,7 +76,7 @@ class LeadershipCheck:
 
     def count(self, node: NodeId, standing: Standing) -> bool | None:
         """True: a quorum has denied it. False: there is. None: not known yet."""
-        self._roll.hear(node, standing.incarnation, standing.incarnations)
+        self._crash_vector.hear(node, standing.incarnation, standing.incarnations)
         if standing.promised > self.proposal:
             return False
         self._answers[node] = standing
@@ -109,7 +109,7 @@ class LeadershipCheck:
         return [
             node
             for node, standing in self._answers.items()
-            if standing.status is Status.VOTING and self._roll.is_current(node, standing.incarnation)
+            if standing.status is Status.VOTING and self._crash_vector.is_current(node, standing.incarnation)
         ]
 
 
@@ -153,9 +153,9 @@ class PendingReads:
         _hold(self._doubtful, pending)
         self._held_bytes += pending.size
 
-    def ask(self, proposal: int, quorum: int, roll: CrashVector) -> None:
+    def ask(self, proposal: int, quorum: int, crash_vector: CrashVector) -> None:
         pending, self._doubtful = self._doubtful, []
-        self.confirmation = LeadershipCheck(proposal, quorum, roll, pending)
+        self.confirmation = LeadershipCheck(proposal, quorum, crash_vector, pending)
 
     def confirmed(self, barrier: int) -> list[OfferedBatch]:
         """It leads, and `barrier` is behind all that was decided when the question was sent. Who wants the tail waits for it; returns
@@ -174,9 +174,9 @@ class PendingReads:
 
     def give_up(self) -> list[ClientTicket]:
         asked = [] if self.confirmation is None else self.confirmation.pending
-        everybody = [*self._waiting, *asked, *self._doubtful]
+        pending = [*self._waiting, *asked, *self._doubtful]
         self._waiting, self._doubtful, self.confirmation, self._held_bytes = [], [], None, 0
-        return [each.ticket for each in everybody]
+        return [each.ticket for each in pending]
 
 
 def _hold(where: list[PendingRead], pending: PendingRead) -> None:

@@ -98,10 +98,10 @@ class Recovery:
 
     def _initialized(self, answers: Iterable[PaxosRecovered], voting: list[PaxosRecovered]) -> BecomeStatus | None:
         """Nobody has ever voted, or somebody just began to, by the same way."""
-        statuses, everybody = [answer.status for answer in answers], 2 * self.quorum - 1
-        if self.own.status is Status.EMPTY and _count(statuses, Status.EMPTY, Status.STARTING) >= everybody:
+        statuses, all_replicas = [answer.status for answer in answers], 2 * self.quorum - 1
+        if self.own.status is Status.EMPTY and _count(statuses, Status.EMPTY, Status.STARTING) >= all_replicas:
             return BecomeStatus(status=Status.STARTING)
-        if self.own.status is Status.STARTING and _count(statuses, Status.STARTING, Status.VOTING) >= everybody:
+        if self.own.status is Status.STARTING and _count(statuses, Status.STARTING, Status.VOTING) >= all_replicas:
             promised = max((answer.promised for answer in voting), default=0)
             return BecomeStatus(status=Status.VOTING, promised=promised, incarnations=self._incarnations())
         return None

@@ -29,9 +29,10 @@ from virtuallog_loglets.paxos.core.effects import (
     PaxosPersist,
     ReplicaEffect,
     ReplicaTicket,
+    persist_records,
 )
 from virtuallog_loglets.paxos.core.learn_waiters import LearnWaiters
-from virtuallog_loglets.paxos.core.slots import RECORD_BYTES, PaxosSlots
+from virtuallog_loglets.paxos.core.slots import RECORD_BYTES, PaxosSlots, promised_record
 from virtuallog_loglets.paxos.messages import (
     NO_NODE,
     NOWHERE,
@@ -215,11 +216,11 @@ class Replica:
         if slots.open_bytes + RECORD_BYTES * len(open_positions) > OPEN_BYTES_MAX:
             return [PaxosAnswer(ticket, _too_far_behind())]
         before = {p: record for p in open_positions if (record := slots.open_record(p)) is not None}
-        after = tuple(_promised(p, before.get(p), proposal) for p in open_positions)
+        after = tuple(promised_record(p, before.get(p), proposal) for p in open_positions)
         for record in after:
             slots.put(record)
         accepted = [record for record in before.values() if record.performed != NOWHERE]
-        return [*_persist(after), *self._quote(request, accepted, ticket)]
+        return [*persist_records(after), *self._quote(request, accepted, ticket)]
 
     def _floor(self, position: int) -> int:
         """The number promised at a position that is not decided."""
@@ -304,7 +305,7 @@ class Replica:
         if proposal == self.promised:  # not a fill, which anybody may do
             self.coordinator = request.coordinator
         # Durable before visible: the proposer counts this vote, and a later promise must tell of it.
-        return [*effects, *_persist(tuple(written)), self._accepted(request, decided, ticket)]
+        return [*effects, *persist_records(tuple(written)), self._accepted(request, decided, ticket)]
 
     def _ambiguity(self, request: PaxosWrite) -> CorruptionError | None:
         """A number belongs to one value per position: everything that is inferred from numbers rests on that."""
@@ -436,16 +437,6 @@ class Replica:
             self.slots.truncate(min(position_of(offset), self.seal))
             return [PaxosPersist(drop_below=self.begin), PaxosAnswer(ticket, self.standing())]
         return [PaxosAnswer(ticket, self.standing())]
-
-
-def _promised(position: int, before: PaxosRecord | None, proposal: int) -> PaxosRecord:
-    if before is None:
-        return PaxosRecord(position=position, promised=proposal)
-    return PaxosRecord(position=position, promised=proposal, performed=before.performed, value=before.value)
-
-
-def _persist(records: tuple[PaxosRecord, ...]) -> list[ReplicaEffect]:
-    return [PaxosPersist(records)] if records else []
 
 
 def _too_far_behind() -> OverloadedError:

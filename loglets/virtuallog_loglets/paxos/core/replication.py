@@ -56,7 +56,7 @@ class Replicator:
     proposal: int
     first: int
     """Its first position. Everything before is decided, and known to the local replica."""
-    roll: CrashVector
+    crash_vector: CrashVector
     rounds: Iterator[int]
     committed: int = attrs.field(init=False)
     """Everything below this position is decided."""
@@ -69,19 +69,19 @@ class Replicator:
     """All rounds of this reign are later."""
     _time_ms: int = attrs.field(default=0, init=False)
     """Of day; values of one coordinator never go back in time."""
-    _told: int = attrs.field(init=False)
+    _announced: int = attrs.field(init=False)
     """Replicas have been sent that everything of this reign below is decided."""
-    _quiet: int = attrs.field(init=False)
+    _last_tick_committed: int = attrs.field(init=False)
     """`committed` at the last tick."""
 
     def __attrs_post_init__(self) -> None:
-        self.committed = self._told = self._quiet = self.first
+        self.committed = self._announced = self._last_tick_committed = self.first
         self._began = next(self.rounds)
 
     @property
     def has_unannounced(self) -> bool:
         """Whether something is decided that replicas have not been sent."""
-        return self._told < self.committed
+        return self._announced < self.committed
 
     @property
     def needs_ticks(self) -> bool:
@@ -101,9 +101,9 @@ class Replicator:
             values=(item.value(self._time_ms),),
             decided=self._decided(),
         )
-        self._told = self.committed
+        self._announced = self.committed
         self.was_alone = len(item.placements) == 1
-        votes = Round(self.ensemble.quorum, self.roll)
+        votes = Round(self.ensemble.quorum, self.crash_vector)
         self.flight = InFlightWrite(item, write, next(self.rounds), votes, now_ms, now_ms, now_ms)
         return [PaxosSend(self.ensemble.members, write, self.flight.round)]
 
@@ -142,14 +142,14 @@ class Replicator:
         effects: list[CoordinatorEffect] = []
         if self.flight is not None:
             effects = self._send_again(self.flight, now_ms)
-        elif self.has_unannounced and self.committed == self._quiet:
+        elif self.has_unannounced and self.committed == self._last_tick_committed:
             effects = [self.announce()]
-        self._quiet = self.committed
+        self._last_tick_committed = self.committed
         return effects
 
     def announce(self) -> Announce:
         """Replicas learn who leads, and what is decided, without waiting for the next write."""
-        self._told = self.committed
+        self._announced = self.committed
         learn = Learn(segment=self.segment, decided=self._decided(), coordinator=self.node)
         return Announce(self.ensemble.members, learn)
 
@@ -177,6 +177,6 @@ class Replicator:
 
     def _count_late_reply(self, node: NodeId, number: int, reply: PaxosWritten) -> None:
         """To a write that is decided, or of an earlier reign. A refusal says that somebody else has been elected."""
-        self.roll.hear(node, reply.incarnation, reply.incarnations)
+        self.crash_vector.hear(node, reply.incarnation, reply.incarnations)
         if number > self._began and reply.verdict is Verdict.REJECT and reply.proposal > self.proposal:
             self.lost = Rejected(reply.proposal, reply.coordinator)

@@ -69,14 +69,14 @@ class Round:
     """One broadcast. An answer that comes twice counts once."""
 
     _quorum: int
-    _roll: CrashVector
+    _crash_vector: CrashVector
     _answers: dict[NodeId, Vote] = attrs.field(factory=dict)
 
     def count(self, node: NodeId, answer: Vote) -> RoundOutcome | None:
         """Take one answer; the outcome, once there is one. What comes later changes nothing that was decided."""
-        roll = self._roll
-        roll.hear(node, answer.incarnation, answer.incarnations)
-        if roll.is_current(node, answer.incarnation):
+        crash_vector = self._crash_vector
+        crash_vector.hear(node, answer.incarnation, answer.incarnations)
+        if crash_vector.is_current(node, answer.incarnation):
             if answer.verdict is Verdict.REJECT:
                 return Rejected(answer.proposal, answer.coordinator)
             self._answers[node] = answer
@@ -95,9 +95,11 @@ class Round:
         """Whether the vote of this node counts."""
         answer = self._answers.get(node)
         return (
-            answer is not None and answer.verdict is Verdict.ACCEPT and self._roll.is_current(node, answer.incarnation)
+            answer is not None
+            and answer.verdict is Verdict.ACCEPT
+            and self._crash_vector.is_current(node, answer.incarnation)
         )
 
     def _current(self) -> list[Vote]:
-        is_current = self._roll.is_current
+        is_current = self._crash_vector.is_current
         return [answer for node, answer in self._answers.items() if is_current(node, answer.incarnation)]

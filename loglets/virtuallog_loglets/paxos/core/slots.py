@@ -276,3 +276,10 @@ def _decided(record: PaxosRecord) -> PaxosRecord:
         value=record.value,
         learned=True,
     )
+
+
+def promised_record(position: int, before: PaxosRecord | None, proposal: int) -> PaxosRecord:
+    """The record of `position` after an explicit promise of `proposal`; `before` is None if there was none."""
+    if before is None:
+        return PaxosRecord(position=position, promised=proposal)
+    return PaxosRecord(position=position, promised=proposal, performed=before.performed, value=before.value)

@@ -7,6 +7,7 @@ from typing import Final
 from virtuallog.contract.errors import MalformedError
 from virtuallog.contract.types import POSITION_MAX
 from virtuallog_loglets.paxos.core import values
+from virtuallog_loglets.paxos.core.values import ValueKind
 from virtuallog_loglets.paxos.messages import (
     NOWHERE,
     PROPOSAL_MAX,
@@ -61,6 +62,13 @@ def check_untrusted(request: object) -> None:
             _require(request.offset <= POSITION_MAX, f"no such offset: {request.offset}")
         case WaitLearned():
             _require(request.past <= POSITION_MAX, f"no such position: {request.past}")
+
+
+def brings_data(request: PaxosWrite | Learn, end: int) -> bool:
+    """True if the request holds more data than filling and closing a log whose highest position is `end` needs."""
+    if isinstance(request, PaxosWrite):
+        return request.first + len(request.values) - 1 > end and any(v[3] == ValueKind.APPEND for v in request.values)
+    return any(record.value[3] == ValueKind.APPEND for record in request.records)
 
 
 def _check_proposal(proposal: int) -> None:

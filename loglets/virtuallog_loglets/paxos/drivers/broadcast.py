@@ -14,7 +14,7 @@ from virtuallog.contract.ports import NodeEnvironment, Request
 from virtuallog.contract.types import NodeId
 from virtuallog_loglets.paxos.config import Ensemble
 from virtuallog_loglets.paxos.core.recovery import Recovery, RecoveryStep
-from virtuallog_loglets.paxos.drivers.replica_service import LocalReplica
+from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
 from virtuallog_loglets.paxos.messages import NOWHERE, GetStanding, PaxosRecover, PaxosRecovered, Standing
 
 RECOVER_SECONDS: Final = 2.0
@@ -32,12 +32,12 @@ class Broadcast:
     _request: Request[Any]
     _take: Callable[[NodeId, Any], None]
     """Called with each answer: a reply, or an error. Must not block."""
-    _unheard: int = attrs.field(default=0, init=False)
+    _awaited: int = attrs.field(default=0, init=False)
     _over: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def post(self, members: Iterable[NodeId], timeout_seconds: float) -> None:
         others = [node for node in members if node != self._environment.node]
-        self._unheard = len(others)
+        self._awaited = len(others)
         for node in others:
             self._environment.services.post(node, self._request, partial(self._answered, node), timeout_seconds)
         if not others:
@@ -52,8 +52,8 @@ class Broadcast:
         await self._over.wait()
 
     def _answered(self, node: NodeId, outcome: Any) -> None:
-        self._unheard -= 1
-        if self._unheard == 0:
+        self._awaited -= 1
+        if self._awaited == 0:
             self._over.set()
         self._take(node, outcome)
 

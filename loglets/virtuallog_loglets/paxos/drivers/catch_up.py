@@ -34,7 +34,7 @@ from virtuallog_loglets.paxos.core.gap_repair import (
 from virtuallog_loglets.paxos.core.recovery import FollowQuorum
 from virtuallog_loglets.paxos.drivers.broadcast import Broadcast, recovery_round
 from virtuallog_loglets.paxos.drivers.fill_driver import fill
-from virtuallog_loglets.paxos.drivers.replica_service import LocalReplica
+from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
 from virtuallog_loglets.paxos.messages import (
     GetStanding,
     Learn,
@@ -94,7 +94,7 @@ async def catch_up(
     """
     if not replica.core.missing(first, stop):
         return stop
-    replica.meter.went_to_catch_up()
+    replica.meter.catch_up_started()
     return await _CatchUp(replica, ensemble, environment, first, stop, proposal, GapRepair(leave, fills)).run()
 
 
@@ -132,7 +132,7 @@ class _CatchUp:
     _first: int
     _stop: int
     _proposal: int
-    _closing: GapRepair
+    _repair: GapRepair
     _looked_at: float = attrs.field(default=0.0, init=False)
 
     async def run(self) -> int:
@@ -140,7 +140,7 @@ class _CatchUp:
         while gaps := self._replica.core.missing(self._first, self._stop):
             self._replica.check_live()  # nobody may be left who could say so
             self._first = gaps[0].start
-            step = self._closing.next(gaps[0], self._replica.core.end)
+            step = self._repair.next(gaps[0], self._replica.core.end)
             if step is None:
                 return self._first
             await self._perform(step)
@@ -167,13 +167,13 @@ class _CatchUp:
 
     def _ask(self) -> Broadcast:
         """Answers are taken when they come."""
-        self._closing.looked_again()
+        self._repair.looked_again()
         self._looked_at = self._environment.clock.monotonic()
 
         def take(node: NodeId, outcome: Standing | VirtualLogError) -> None:
             if isinstance(outcome, Standing):
-                self._closing.heard(node, outcome)
-                if self._closing.covers(self._stop):
+                self._repair.heard(node, outcome)
+                if self._repair.covers(self._stop):
                     question.enough()
 
         question = Broadcast(self._environment, GetStanding(segment=self._replica.segment), take)
@@ -192,18 +192,18 @@ class _CatchUp:
             at = records[-1].position + 1
             reading = self._read(source, at, stop) if at < stop else None
             await self._learn(records)
-            self._replica.meter.got(CatchUpSource.COPIED, len(records))
+            self._replica.meter.positions_caught_up(CatchUpSource.COPIED, len(records))
 
     def _take(
         self, source: NodeId, outcome: PaxosRecords | VirtualLogError, first: int, stop: int
     ) -> tuple[PaxosRecord, ...]:
         if isinstance(outcome, VirtualLogError):
-            self._closing.lost(source)
+            self._repair.lost(source)
             return ()
-        self._closing.heard(source, outcome.standing)
+        self._repair.heard(source, outcome.standing)
         records = usable_untrusted(outcome.records, first, stop)
         if not records:
-            self._closing.lacks(source, first)
+            self._repair.lacks(source, first)
         return records
 
     def _read(self, source: NodeId, first: int, stop: int) -> _PendingPiece:
@@ -226,7 +226,7 @@ class _CatchUp:
             self._proposal = await fill(
                 self._replica.segment, self._ensemble, environment, local, proposal, first, stop
             )
-            self._replica.meter.got(CatchUpSource.FILLED, stop - first)
+            self._replica.meter.positions_caught_up(CatchUpSource.FILLED, stop - first)
         except RetryableError:
             await environment.clock.sleep(PAUSE_SECONDS * environment.random.uniform(1, 2))
 

@@ -27,7 +27,7 @@ from virtuallog_loglets.paxos.core.effects import (
     PaxosSend,
 )
 from virtuallog_loglets.paxos.drivers.election_driver import ElectionDriver
-from virtuallog_loglets.paxos.drivers.replica_service import LocalReplica
+from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
 from virtuallog_loglets.paxos.messages import GetStanding, Learn, PaxosWrite, Promise
 from virtuallog_loglets.paxos.metrics import ProposerPhase
 from virtuallog_loglets.paxos.offsets import offset_of
@@ -227,7 +227,7 @@ class CoordinatorDriver:
                 ProposerPhase.WRITE if before is CoordinatorState.LEADING else ProposerPhase.PROMISE
             )
         if before is CoordinatorState.LEADING and self._core.state is CoordinatorState.INITIAL:
-            log.info("leads no longer", segment=str(self._core.segment), rival=self._core.rival)
+            log.info("leads no longer", segment=str(self._core.segment), rival=self._core.known_leader)
 
 
 def _ignore(outcome: object) -> None:

@@ -29,7 +29,7 @@ from virtuallog.contract.types import NodeId
 from virtuallog_loglets.paxos.core.coordinator import Coordinator, CoordinatorState
 from virtuallog_loglets.paxos.drivers.coordinator_driver import CoordinatorDriver
 from virtuallog_loglets.paxos.drivers.leader_client import INSIST_SECONDS
-from virtuallog_loglets.paxos.drivers.replica_service import LocalReplica
+from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
 from virtuallog_loglets.paxos.messages import (
     NO_NODE,
     NOWHERE,
@@ -60,21 +60,21 @@ class CoordinatorRequests:
 
     _replica: LocalReplica
     _environment: NodeEnvironment
-    running: CoordinatorDriver = attrs.field(init=False)
+    driver: CoordinatorDriver = attrs.field(init=False)
     _early: deque[tuple[_Request, Done, float]] = attrs.field(factory=deque, init=False)
     """Requests that wait for an election, with their ends."""
     _is_campaigning: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.running = CoordinatorDriver(self._replica, self._environment)
+        self.driver = CoordinatorDriver(self._replica, self._environment)
 
     @property
     def _core(self) -> Coordinator:
-        return self.running.core
+        return self.driver.core
 
     def stop(self, error: VirtualLogError) -> None:
         """Take nothing more, for good. What is pending is unknown."""
-        self.running.stop(error)
+        self.driver.stop(error)
         self._flush_early()
 
     def request(self, request: _Request, done: Done) -> None:
@@ -84,7 +84,7 @@ class CoordinatorRequests:
             done(core.stopped)
             return
         if self._replica.core.seal != NOWHERE and core.state is not CoordinatorState.CLOSED:
-            self.running.step(lambda: core.close(self._replica.core.seal))
+            self.driver.step(lambda: core.close(self._replica.core.seal))
         if core.state in (CoordinatorState.LEADING, CoordinatorState.CLOSED):
             self._serve(request, done)
         elif self._replica.core.status is not Status.VOTING or (
@@ -128,9 +128,9 @@ class CoordinatorRequests:
             case PaxosAppend():
                 self._append(request, done)
             case PaxosSeal():
-                self.running.step(lambda: core.seal_log(self._taken(done, offset_of)))
+                self.driver.step(lambda: core.seal_log(self._taken(done, offset_of)))
             case PaxosSettle():
-                self.running.step(lambda: core.settle(request.past, self._taken(done)))
+                self.driver.step(lambda: core.settle(request.past, self._taken(done)))
             case PaxosTruncate():
                 self._environment.nursery.start_soon(self._truncate, request, done)
 
@@ -141,11 +141,11 @@ class CoordinatorRequests:
             done(MalformedError(f"the batch cannot be read: {error}"))
             return
         # Sessions are forgotten by a clock that does not jump; values carry the time of day.
-        now, opens, expected = self.running.now_ms(), request.opens, request.expected_tail
+        now, opens, expected = self.driver.now_ms(), request.opens, request.expected_tail
         ticket = self._taken(done)
-        self.running.step(lambda: self._core.offer(batch, ticket, now, opens=opens, expected_tail=expected))
+        self.driver.step(lambda: self._core.offer(batch, ticket, now, opens=opens, expected_tail=expected))
         if self._core.may_hurry:
-            self.running.turn()
+            self.driver.turn()
 
     def _taken(self, done: Done, place: Callable[[int], int] = int) -> Done:
         """Turns what the core says into an answer."""
@@ -177,7 +177,7 @@ class CoordinatorRequests:
             done(CoordinatorReply(place=former, coordinator=self._core.node))
             return
         ticket = self._taken(done, lambda _: trim)
-        self.running.step(lambda: self._core.truncate(to, trim, digest.encode(to), ticket))
+        self.driver.step(lambda: self._core.truncate(to, trim, digest.encode(to), ticket))
 
     # -- election -------------------------------------------------------------------------------------------------
 
@@ -187,7 +187,7 @@ class CoordinatorRequests:
             for _ in range(ELECTIONS_MAX):
                 former = self._replica.core.coordinator
                 try:
-                    await self.running.stand()
+                    await self.driver.stand()
                     break
                 except SealedError:
                     break
@@ -211,4 +211,4 @@ class CoordinatorRequests:
     def _leader(self) -> NodeId:
         """Who may lead, as far as is known here; nobody, or this node: it may stand."""
         told = self._replica.core.coordinator
-        return self._core.rival if told == self._core.node else told
+        return self._core.known_leader if told == self._core.node else told

@@ -12,7 +12,8 @@ from virtuallog.contract.errors import OverloadedError, SealedError, VirtualLogE
 from virtuallog.contract.ports import Done, Handlers, NodeEnvironment
 from virtuallog_loglets.paxos.drivers.coordinator_driver import CoordinatorDriver
 from virtuallog_loglets.paxos.drivers.coordinator_requests import CoordinatorRequests
-from virtuallog_loglets.paxos.drivers.replica_service import LocalReplica, ReplicaService
+from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
+from virtuallog_loglets.paxos.drivers.replica_service import ReplicaService
 from virtuallog_loglets.paxos.messages import PaxosAppend, PaxosSeal, PaxosSettle, PaxosTruncate
 
 EARLY_MAX: Final = 256
@@ -46,12 +47,12 @@ class CoordinatorService:
     @property
     def positions_in_flight(self) -> list[int]:
         """Of each coordinator here that leads: for the meter."""
-        return [int(running.core.has_write_in_flight) for running in self.running if running.is_leading]
+        return [int(driver.core.has_write_in_flight) for driver in self.drivers if driver.is_leading]
 
     @property
-    def running(self) -> list[CoordinatorDriver]:
+    def drivers(self) -> list[CoordinatorDriver]:
         """For who looks inside."""
-        return [reception.running for reception in self._coordinator_requests.values()]
+        return [requests.driver for requests in self._coordinator_requests.values()]
 
     def made(self, replica: LocalReplica) -> None:
         """A replica is there. Its coordinator is made at the first request: most logs are closed, and ask for none."""
@@ -77,9 +78,9 @@ class CoordinatorService:
 
     def _request(self, request: _Request, done: Done) -> None:
         segment = request.segment
-        reception = self._coordinator_requests.get(segment)
-        if reception is not None:
-            reception.request(request, done)
+        requests = self._coordinator_requests.get(segment)
+        if requests is not None:
+            requests.request(request, done)
         elif self._is_dropped(segment):
             done(SealedError(f"loglet {segment} has been dropped", refused=True))
         elif (replica := self._known.get(segment)) is not None:
@@ -94,9 +95,9 @@ class CoordinatorService:
 
     def _make(self, replica: LocalReplica) -> CoordinatorRequests:
         assert replica.segment not in self._coordinator_requests, "a replica has one coordinator"
-        reception = self._coordinator_requests[replica.segment] = CoordinatorRequests(replica, self._environment)
-        self._environment.nursery.start_soon(reception.running.run)
-        return reception
+        requests = self._coordinator_requests[replica.segment] = CoordinatorRequests(replica, self._environment)
+        self._environment.nursery.start_soon(requests.driver.run)
+        return requests
 
     async def _find(self, segment: SegmentId) -> None:
         """Have the replica made if the decided chain says so. In a service task, as callers may give up meanwhile."""

@@ -18,7 +18,7 @@ from virtuallog.contract.ports import NodeEnvironment
 from virtuallog_loglets.paxos.core.coordinator import Coordinator, CoordinatorState
 from virtuallog_loglets.paxos.core.effects import CatchUp, CoordinatorEffect
 from virtuallog_loglets.paxos.drivers.catch_up import catch_up
-from virtuallog_loglets.paxos.drivers.replica_service import LocalReplica
+from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
 from virtuallog_loglets.paxos.messages import NOWHERE, Status
 from virtuallog_loglets.paxos.metrics import ElectionOutcome
 
@@ -100,15 +100,15 @@ class ElectionDriver:
             await self._state_changed.wait()
         gap = self._gap()
         if gap is None:
-            meter.stood(ElectionOutcome.REJECTED if core.refusals > refusals else ElectionOutcome.UNDECIDED)
+            meter.election_ended(ElectionOutcome.REJECTED if core.refusals > refusals else ElectionOutcome.UNDECIDED)
             raise UnavailableError("not elected")
         _PROMISED.reached()
         try:
             end = await self._catch_up(gap)
         except RetryableError:
-            meter.stood(ElectionOutcome.UNDECIDED)
+            meter.election_ended(ElectionOutcome.UNDECIDED)
             raise
-        meter.stood(ElectionOutcome.ELECTED)
+        meter.election_ended(ElectionOutcome.ELECTED)
         _LEADING.reached()
         log.info("elected", segment=str(core.segment), proposal=core.proposal, end=end)
         return end

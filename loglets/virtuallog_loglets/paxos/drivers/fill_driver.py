@@ -68,9 +68,9 @@ async def fill(
         UnavailableError: not done in time. Some positions may be decided.
         SealedError: the log has been dropped.
     """
-    filling = _RangeFill(segment, ensemble, environment, local_node, max(1, proposal))
-    await filling.run(first, stop, environment.clock.monotonic() + timeout_seconds)
-    return filling.proposal
+    range_fill = _RangeFill(segment, ensemble, environment, local_node, max(1, proposal))
+    await range_fill.run(first, stop, environment.clock.monotonic() + timeout_seconds)
+    return range_fill.proposal
 
 
 @attrs.define(eq=False)
@@ -82,14 +82,16 @@ class _RangeFill:
     _environment: Environment
     _node: NodeId
     proposal: int
-    _roll: CrashVector = attrs.field(factory=CrashVector, init=False)
+    _crash_vector: CrashVector = attrs.field(factory=CrashVector, init=False)
     _positions: int = attrs.field(default=POSITIONS_MAX, init=False)
 
     async def run(self, first: int, stop: int, deadline: float) -> None:
         clock = self._environment.clock
         while first < stop:
             until = min(stop, first + self._positions)
-            attempt = FillAttempt(self._segment, self._node, self._ensemble(), self.proposal, first, until, self._roll)
+            attempt = FillAttempt(
+                self._segment, self._node, self._ensemble(), self.proposal, first, until, self._crash_vector
+            )
             end = min(deadline, clock.monotonic() + ATTEMPT_SECONDS)
             finish = await _AttemptRun(attempt, self._environment, self._node).run(end)
             if finish is not None and finish.failure is None:
@@ -118,20 +120,20 @@ class _AttemptRun:
     _attempt: FillAttempt
     _environment: Environment
     _node: NodeId
-    _courier: QuorumCall = attrs.field(init=False)
+    _call: QuorumCall = attrs.field(init=False)
     _finish: FillFinish | None = attrs.field(default=None, init=False)
     _to_learn: int = attrs.field(default=0, init=False)
     """Messages that the local replica has not answered."""
 
     def __attrs_post_init__(self) -> None:
-        self._courier = QuorumCall(self._environment)
+        self._call = QuorumCall(self._environment)
 
     async def run(self, deadline: float) -> FillFinish | None:
         """How it ended; None: it is undecided."""
         clock = self._environment.clock
         self._perform(self._attempt.begin())
         while self._finish is None or self._to_learn:
-            answer = await self._courier.receive(deadline - clock.monotonic())
+            answer = await self._call.receive(deadline - clock.monotonic())
             if answer is None:
                 break
             if answer.tag == _TAUGHT:
@@ -156,7 +158,7 @@ class _AttemptRun:
                     if number:
                         _WRITING.reached()
                     for node in self._attempt.ensemble.members:
-                        self._courier.ask(node, request, number, ATTEMPT_SECONDS)
+                        self._call.ask(node, request, number, ATTEMPT_SECONDS)
                 case FillTeach(request):
                     _FILLED.reached()
                     for node in self._attempt.ensemble.members:
@@ -167,7 +169,7 @@ class _AttemptRun:
     def _teach(self, node: NodeId, request: Learn) -> None:
         if node == self._node:
             self._to_learn += 1
-            self._courier.ask(node, request, _TAUGHT, LEARN_SECONDS)
+            self._call.ask(node, request, _TAUGHT, LEARN_SECONDS)
         else:
             self._environment.services.post(node, request, _ignore, LEARN_SECONDS)
 

@@ -91,8 +91,8 @@ class LeaderClient:
             VirtualLogError: what else the leader raised.
         """
         deadline = self.environment.clock.monotonic() + timeout_seconds
-        errand = _LeaderCall(self, request, what, deadline, set() if asked is None else asked)
-        return await errand.run()
+        call = _LeaderCall(self, request, what, deadline, set() if asked is None else asked)
+        return await call.run()
 
 
 @attrs.define(eq=False)

@@ -56,7 +56,7 @@ class LocalReplica:
     _commit: GroupCommit
     _request: Callable[[Any, Done], None]
     _carry_out: Callable[[LocalReplica, list[ReplicaEffect]], None]
-    elsewhere: tuple[NodeId, ...] = attrs.field(default=(), init=False)
+    other_holders: tuple[NodeId, ...] = attrs.field(default=(), init=False)
     """The servers that the log is on by now, once closed logs may have moved. They have what is decided, and no vote."""
     _missing: trio.Event = attrs.field(factory=trio.Event, init=False)
     _dropped: SealedError | None = attrs.field(default=None, init=False)
@@ -68,7 +68,7 @@ class LocalReplica:
     @property
     def holders(self) -> tuple[NodeId, ...]:
         """Who may know what is decided: more than may decide it."""
-        return tuple(dict.fromkeys((*self.ensemble().members, *self.elsewhere)))
+        return tuple(dict.fromkeys((*self.ensemble().members, *self.other_holders)))
 
     def post(self, request: Request[ReplyT], done: Callable[[ReplyT | VirtualLogError], None]) -> None:
         """What a remote caller would be answered, without waiting: `done` is called with the reply or the error, now or later."""

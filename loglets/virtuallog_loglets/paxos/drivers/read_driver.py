@@ -28,12 +28,12 @@ class ReadDriver:
     stop: int
     max_bytes: int
     _environment: Environment
-    _nearest: ReplicaOrder
+    _replica_order: ReplicaOrder
     """The replicas, shared by all reads: one that fails is asked last from then on."""
     has_waited: bool = attrs.field(default=False, init=False)
     """The reader has waited for replicas to learn."""
     _damaged: dict[NodeId, VirtualLogError] = attrs.field(factory=dict, init=False)
-    _unheard: VirtualLogError | None = attrs.field(default=None, init=False)
+    _last_error: VirtualLogError | None = attrs.field(default=None, init=False)
     _end: int = attrs.field(default=-1, init=False)
     """Highest position that any of them knows of."""
 
@@ -43,7 +43,7 @@ class ReadDriver:
         Raises:
             SealedError: the loglet has been dropped.
         """
-        for replica in [replica for replica in self._nearest.order() if replica not in self._damaged]:
+        for replica in [replica for replica in self._replica_order.order() if replica not in self._damaged]:
             copy = await self._ask(replica, seconds)
             if copy is not None and copy.items:
                 return copy.items
@@ -54,20 +54,20 @@ class ReadDriver:
     @property
     def is_seen_unlearned(self) -> bool:
         """Whether somebody knows of the position, who has not learned what it holds."""
-        return self._end >= position_of(self.start) and len(self._damaged) < len(self._nearest.order())
+        return self._end >= position_of(self.start) and len(self._damaged) < len(self._replica_order.order())
 
     @property
-    def settles(self) -> int:
+    def settle_through(self) -> int:
         """Through which position it should be settled: no further than somebody has seen, as settling fills what is free."""
         return min(position_of(self.stop - 1), self._end)
 
     def failure(self) -> VirtualLogError:
         """Why nothing was found. A replica that did not answer may have a whole copy."""
-        if len(self._damaged) == len(self._nearest.order()):
+        if len(self._damaged) == len(self._replica_order.order()):
             return CorruptionError(
                 f"every copy of offset {self.start} is damaged: {next(iter(self._damaged.values()))}"
             )
-        because = f": {self._unheard}" if self._unheard is not None else ""
+        because = f": {self._last_error}" if self._last_error is not None else ""
         return UnavailableError(f"no replica that answered has offset {self.start}{because}")
 
     async def _ask(self, replica: NodeId, seconds: float) -> read_assembly.PaxosCopy | None:
@@ -78,8 +78,8 @@ class ReadDriver:
         except CorruptionError as error:
             return read_assembly.PaxosCopy([], error)
         except VirtualLogError as error:
-            self._unheard = error
-            self._nearest.failed(replica)
+            self._last_error = error
+            self._replica_order.failed(replica)
             return None
         self._end = max(self._end, reply.standing.end)
         return self._assemble(reply)

@@ -30,7 +30,7 @@ from virtuallog_loglets.paxos.config import Ensemble
 from virtuallog_loglets.paxos.core.recovery import BecomeStatus, FollowQuorum
 from virtuallog_loglets.paxos.drivers.broadcast import recovery_round, standings
 from virtuallog_loglets.paxos.drivers.catch_up import catch_up
-from virtuallog_loglets.paxos.drivers.replica_service import LocalReplica
+from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
 from virtuallog_loglets.paxos.messages import NOWHERE, Status
 
 IN_FLIGHT: Final = 1
@@ -72,10 +72,10 @@ async def maintain_replica(
         environment: of the node.
         auto_initialize: EMPTY replicas may found the log together; only for logs used by themselves.
     """
-    keeper = _ReplicaMaintenance(replica, ensemble, environment, auto_initialize)
+    maintenance = _ReplicaMaintenance(replica, ensemble, environment, auto_initialize)
     try:
-        while not keeper.is_whole:
-            await keeper.turn()
+        while not maintenance.is_whole:
+            await maintenance.turn()
     except SealedError:
         log.debug("dropped", segment=str(replica.segment))
     except VirtualLogError as error:  # of the local store: who owns it has been told

@@ -28,8 +28,7 @@ from virtuallog_loglets.paxos import config
 from virtuallog_loglets.paxos.config import Ensemble
 from virtuallog_loglets.paxos.core.effects import AnswerFromDisk, PaxosAnswer, PaxosFail, PaxosPersist, ReplicaEffect
 from virtuallog_loglets.paxos.core.replica import Replica
-from virtuallog_loglets.paxos.core.validation import check_untrusted
-from virtuallog_loglets.paxos.core.values import ValueKind
+from virtuallog_loglets.paxos.core.validation import brings_data, check_untrusted
 from virtuallog_loglets.paxos.drivers import disk_format, store_incarnation
 from virtuallog_loglets.paxos.drivers.group_commit import GROUP_BYTES_MAX, GroupCommit, StoredReplica
 from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
@@ -52,8 +51,6 @@ from virtuallog_loglets.paxos.metrics import PaxosMetrics
 
 __all__ = ["LocalReplica", "ReplicaService"]
 
-KIND: Final = "paxos"
-"""In the chain."""
 TICK_SECONDS: Final = 0.5
 RECLAIM_SECONDS: Final = 5.0
 """Between two times that dropped positions are cleared away: a second's work for each GiB."""
@@ -218,7 +215,7 @@ class ReplicaService:
             if replica.segment in live and replica.core.seal == NOWHERE:
                 with suppress(MalformedError, SealedError):  # put there by hand, or gone meanwhile
                     _, encoded = await self._environment.segment_config(replica.segment)
-                    replica.elsewhere = config.decode_untrusted(encoded).replicas
+                    replica.other_holders = config.decode_untrusted(encoded).replicas
 
     # -- requests -------------------------------------------------------------------------------------------------
 
@@ -254,7 +251,7 @@ class ReplicaService:
                 if replica.core.waiting:
                     self._waiting.set()
             case GetStanding() if not self._store.has_room:
-                self._perform(replica, replica.core.step(request, partial(_told_full, done)), None)
+                self._perform(replica, replica.core.step(request, partial(_with_full_disk, done)), None)
             case _:
                 refusal = self._refusal(replica, request)
                 if refusal is not None:
@@ -268,7 +265,7 @@ class ReplicaService:
             return None
         if self._commit.waiting_bytes > GROUP_BYTES_MAX:
             return OverloadedError(f"{GROUP_BYTES_MAX} bytes wait for the disk")
-        if not self._store.has_room and _brings_data(request, replica.core.end):
+        if not self._store.has_room and brings_data(request, replica.core.end):
             return DiskFullError("the disk of this replica is nearly full")
         return None
 
@@ -382,7 +379,7 @@ class ReplicaService:
         self._check_live(segment)
         async with self._making:  # one register is asked, and nobody makes it twice
             kind, encoded = await self._environment.segment_config(segment)
-            if kind != KIND:
+            if kind != config.KIND:
                 raise MalformedError(f"segment {segment} is of kind {kind}")
             if (made := self._replicas.get(segment)) is not None:
                 return made
@@ -443,13 +440,6 @@ class ReplicaService:
             _DROPPED.reached()
 
 
-def _brings_data(request: PaxosWrite | Learn, end: int) -> bool:
-    """Whether what it brings is more than what a log needs to be filled and closed."""
-    if isinstance(request, PaxosWrite):
-        return request.first + len(request.values) - 1 > end and any(v[3] == ValueKind.APPEND for v in request.values)
-    return any(record.value[3] == ValueKind.APPEND for record in request.records)
-
-
-def _told_full(done: Done, outcome: Outcome[Standing]) -> None:
+def _with_full_disk(done: Done, outcome: Outcome[Standing]) -> None:
     """Whether there is room is the store's to know, not the replica's."""
     done(attrs.evolve(outcome, full=True) if isinstance(outcome, Standing) else outcome)

@@ -142,7 +142,7 @@ class PaxosRereplication:
             UnavailableError: a replica that may have them did not answer.
         """
         request = ReadRecords(segment=self.loglet, first=at, stop=self._seal + 1, max_bytes=self.piece_bytes)
-        unheard: VirtualLogError | None = None
+        last_error: VirtualLogError | None = None
         begin = 0
         for node in nodes:
             try:
@@ -150,14 +150,14 @@ class PaxosRereplication:
             except SealedError:
                 raise
             except VirtualLogError as error:
-                unheard = error
+                last_error = error
                 continue
             begin = max(begin, reply.standing.begin)
             if found := usable_untrusted(reply.records, at, self._seal + 1):
                 await self.pace(sum(len(record.value) for record in found))
                 return found, begin
-        if unheard is not None and begin <= at:
-            raise UnavailableError(f"no replica that answered has position {at} of loglet {self.loglet}: {unheard}")
+        if last_error is not None and begin <= at:
+            raise UnavailableError(f"no replica that answered has position {at} of loglet {self.loglet}: {last_error}")
         return (), begin
 
     async def _learn(self, records: tuple[PaxosRecord, ...]) -> Standing:

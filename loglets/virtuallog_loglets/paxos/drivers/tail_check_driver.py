@@ -42,13 +42,13 @@ class PaxosTailCheckDriver:
     _core: PaxosTailCheck
     _environment: Environment
     _leader: LeaderClient
-    _courier: QuorumCall = attrs.field(init=False)
+    _call: QuorumCall = attrs.field(init=False)
     _result: Tail | None = attrs.field(default=None, init=False)
     _learned_by: float | None = attrs.field(default=None, init=False)
     _deadline: float = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._courier = QuorumCall(self._environment)
+        self._call = QuorumCall(self._environment)
         self._deadline = self._environment.clock.monotonic() + CHECK_SECONDS
 
     async def run(self) -> Tail:
@@ -66,11 +66,11 @@ class PaxosTailCheckDriver:
     async def _advance(self) -> None:
         clock = self._environment.clock
         until = self._deadline if self._learned_by is None else min(self._deadline, self._learned_by)
-        answer = await self._courier.receive(until - clock.monotonic())
+        answer = await self._call.receive(until - clock.monotonic())
         if answer is not None:
             await self._perform(self._take(answer))
         elif clock.monotonic() >= self._deadline:
-            raise self._courier.unavailable(f"tail of loglet {self._segment}")
+            raise self._call.unavailable(f"tail of loglet {self._segment}")
         else:
             self._learned_by = None
             await self._perform(self._core.waited_long())
@@ -95,7 +95,7 @@ class PaxosTailCheckDriver:
         request = WaitLearned(segment=self._segment, past=ask.past) if waits else GetStanding(segment=self._segment)
         seconds = WAIT_SECONDS if waits else ASK_SECONDS
         for node in self._replicas:
-            self._courier.ask(node, request, None, seconds, lambda: ask.round == self._core.round)
+            self._call.ask(node, request, None, seconds, lambda: ask.round == self._core.round)
 
     async def _settle(self, past: int) -> None:
         left = min(SETTLE_SECONDS, self._deadline - self._environment.clock.monotonic())

@@ -36,7 +36,8 @@ from virtuallog.runtime.nurseries import unwrapped_errors
 from virtuallog.runtime.rocks_map import BULK, open_rocks_map
 from virtuallog_loglets.paxos import wire
 from virtuallog_loglets.paxos.config import Ensemble
-from virtuallog_loglets.paxos.drivers.replica_service import LocalReplica, ReplicaService
+from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
+from virtuallog_loglets.paxos.drivers.replica_service import ReplicaService
 from virtuallog_loglets.paxos.drivers.store_incarnation import STORE
 from virtuallog_loglets.paxos.messages import Status
 from virtuallog_loglets.paxos.standalone.log import SEGMENT, Log

@@ -29,8 +29,9 @@ from virtuallog.contract.errors import MalformedError, StorageError, VirtualLogE
 from virtuallog.contract.metrics import MetricFamily
 from virtuallog.contract.ports import Handlers, NodeEnvironment
 from virtuallog_loglets.paxos import metrics
+from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
 from virtuallog_loglets.paxos.drivers.replica_maintenance import maintain_replica
-from virtuallog_loglets.paxos.drivers.replica_service import LocalReplica, ReplicaService
+from virtuallog_loglets.paxos.drivers.replica_service import ReplicaService
 from virtuallog_loglets.paxos.messages import Status
 from virtuallog_loglets.paxos.standalone.network import LogMember, LogNetwork
 

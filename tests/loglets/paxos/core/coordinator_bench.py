@@ -42,9 +42,15 @@ def batch_of(first_sequence: int = 0, count: int = 1, session: bytes = SESSION, 
     return Batch.build(SessionId(session), first_sequence, [text] * count)
 
 
-def promised(end: int = 0, verdict: Verdict = Verdict.ACCEPT, proposal: int = 1, rival: NodeId = B) -> Promised:
+def promised(end: int = 0, verdict: Verdict = Verdict.ACCEPT, proposal: int = 1, known_leader: NodeId = B) -> Promised:
     return Promised(
-        verdict=verdict, proposal=proposal, end=end, records=(), incarnation=1, incarnations=(), coordinator=rival
+        verdict=verdict,
+        proposal=proposal,
+        end=end,
+        records=(),
+        incarnation=1,
+        incarnations=(),
+        coordinator=known_leader,
     )
 
 

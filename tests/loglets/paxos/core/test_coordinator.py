@@ -70,9 +70,9 @@ def test_a_refused_election_tells_who_was_in_the_way_and_the_next_one_goes_highe
     bench = Bench()
     bench.run(bench.core.elect(0))
 
-    bench.run(bench.core.promised(B, bench.round, promised(verdict=Verdict.REJECT, proposal=8, rival=C)))
+    bench.run(bench.core.promised(B, bench.round, promised(verdict=Verdict.REJECT, proposal=8, known_leader=C)))
 
-    assert (bench.core.state, bench.core.rival) == (CoordinatorState.INITIAL, C)
+    assert (bench.core.state, bench.core.known_leader) == (CoordinatorState.INITIAL, C)
     assert bench.core.promised(A, bench.round, promised()) == [], "it is over"
     (send,) = bench.run(bench.core.elect(0))
     assert isinstance(send, PaxosSend)
@@ -107,7 +107,7 @@ def test_any_refusal_ends_the_reign_and_all_that_is_pending_is_a_maybe() -> None
 
     bench.run(bench.core.written(B, number, written(Verdict.REJECT, proposal=6)))
 
-    assert (bench.core.state, bench.core.rival, bench.core.proposal) == (CoordinatorState.INITIAL, B, 6)
+    assert (bench.core.state, bench.core.known_leader, bench.core.proposal) == (CoordinatorState.INITIAL, B, 6)
     assert list(bench.outcomes) == ["flight", "queue", "tail"]
     assert all(isinstance(outcome, UnavailableError) for outcome in bench.outcomes.values())
     assert bench.core.written(A, number, written()) == [], "late"
@@ -169,8 +169,8 @@ def test_what_no_quorum_accepts_is_given_up() -> None:
 def test_a_broken_order_of_positions_is_a_broken_invariant() -> None:
     """What would be written at another position than the next is not written at all."""
     bench = Bench.leading()
-    assert bench.core.reign is not None
-    bench.core.reign.writing.committed += 1
+    assert bench.core.term is not None
+    bench.core.term.replicator.committed += 1
 
     with pytest.raises(AssertionError, match="consecutive"):
         bench.offer("x", batch_of())

@@ -132,7 +132,7 @@ def test_who_was_outbid_learns_it_when_it_asks() -> None:
 
     bench.run(bench.core.confirmed(B, bench.round, standing(promise=4)))
 
-    assert (bench.core.state, bench.core.rival) == (CoordinatorState.INITIAL, C)
+    assert (bench.core.state, bench.core.known_leader) == (CoordinatorState.INITIAL, C)
     assert isinstance(bench.outcomes["tail"], UnavailableError)
 
 

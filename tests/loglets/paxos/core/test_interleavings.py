@@ -77,22 +77,22 @@ def play(seed: int, *, closes: bool) -> tuple[Committee, list[Client]]:
     committee.elect(nodes[0])
     reorders = source.choice((1, 4, 30))
     for step in range(STEPS):
-        roll = source.random()
-        if committee.bag and roll < 0.82:
+        crash_vector = source.random()
+        if committee.bag and crash_vector < 0.82:
             index = source.randrange(min(len(committee.bag), reorders))
             committee.deliver(index, copies=source.random() < 0.05)
-        elif committee.bag and roll < 0.84:
+        elif committee.bag and crash_vector < 0.84:
             committee.bag.pop(source.randrange(len(committee.bag)))
-        elif roll < 0.843:
+        elif crash_vector < 0.843:
             committee.elect(source.choice(nodes))
-        elif roll < 0.85:
+        elif crash_vector < 0.85:
             first = source.randrange(0, max(committee.decided, default=0) + 2)
             committee.fill(source.choice(nodes), first, first + source.randint(1, 3), source.randint(1, 9))
-        elif roll < 0.90:
+        elif crash_vector < 0.90:
             committee.now_ms += source.choice((10, 300, 1500))
             for node in nodes:
                 committee.tick(node)
-        elif closes and step > STEPS // 2 and roll < 0.905:
+        elif closes and step > STEPS // 2 and crash_vector < 0.905:
             node = source.choice(nodes)
             core = committee.members[node].coordinator
             if core.state in (CoordinatorState.LEADING, CoordinatorState.CLOSED):

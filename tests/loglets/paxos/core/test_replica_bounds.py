@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from tests.loglets.paxos.core.test_replica import LOG, K, N, decide, learn, promise, step, voting, write, written_to
+from tests.loglets.paxos.core.replica_bench import LOG, K, N, decide, learn, promise, step, voting, write, written_to
 from virtuallog.contract.errors import OverloadedError, SealedError
 from virtuallog_loglets.paxos.core import learn_waiters, slots, values
 from virtuallog_loglets.paxos.core import replica as replicas

@@ -86,16 +86,16 @@ def test_the_new_store_may_vote() -> None:
 
 def test_a_refusal_of_a_lost_store_says_nothing() -> None:
     """What it had promised is forgotten; the others know, or nobody has to."""
-    roll = CrashVector()
-    roll.hear(A, 2, ())
+    crash_vector = CrashVector()
+    crash_vector.hear(A, 2, ())
 
-    assert Round(2, roll).count(A, answer(Verdict.REJECT, 9)) is None
+    assert Round(2, crash_vector).count(A, answer(Verdict.REJECT, 9)) is None
 
 
 def test_what_is_told_in_one_round_counts_in_all() -> None:
     """A proposer's rounds share what it has heard: a vote that was counted elsewhere goes, too."""
-    roll = CrashVector()
-    first, second = Round(2, roll), Round(2, roll)
+    crash_vector = CrashVector()
+    first, second = Round(2, crash_vector), Round(2, crash_vector)
     first.count(A, ACCEPT)
 
     second.count(B, answer(Verdict.ACCEPT, told=(Incarnation(node=A, incarnation=2),)))

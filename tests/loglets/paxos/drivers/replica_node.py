@@ -19,7 +19,8 @@ from virtuallog.testing.sim.key_values import SimulatedKeyValuesDisk
 from virtuallog.testing.sim.process import Process
 from virtuallog_loglets.paxos.config import PaxosConfig
 from virtuallog_loglets.paxos.core import values
-from virtuallog_loglets.paxos.drivers.replica_service import LocalReplica, ReplicaService
+from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
+from virtuallog_loglets.paxos.drivers.replica_service import ReplicaService
 from virtuallog_loglets.paxos.messages import NOWHERE, Decided, Learn, PaxosRecord, PaxosWrite, Promise, ReadRecords
 
 LOG, OLD, ALONE = SegmentId(7, 1), SegmentId(2, 1), SegmentId(1, 9)

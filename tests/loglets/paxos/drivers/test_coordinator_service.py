@@ -60,7 +60,7 @@ def taken(place: int, coordinator: int = 1) -> CoordinatorReply:
 def running(cluster: Cluster, node: int) -> CoordinatorDriver:
     provider = cluster.nodes[NodeId(node)].provider
     assert provider is not None and provider.coordinators is not None
-    (only,) = provider.coordinators.running
+    (only,) = provider.coordinators.drivers
     return only
 
 
@@ -307,7 +307,7 @@ async def test_what_was_dropped_is_refused_and_forgotten(autojump_clock: MockClo
         assert isinstance(outcome, SealedError) and not outcome.refused
         again = await ask(cluster, 1, append(batch_of(1)))
         assert isinstance(again, SealedError) and again.refused
-        assert list(provider.coordinators.running) == []
+        assert list(provider.coordinators.drivers) == []
 
 
 async def test_a_damaged_batch_is_refused(autojump_clock: MockClock) -> None:

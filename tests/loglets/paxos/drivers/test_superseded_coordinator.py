@@ -149,9 +149,9 @@ async def _trim(world: World, leader: Leader, offset: int) -> CoordinatorReply |
         answered.set()
 
     machine = world.machines[leader.node]
-    reception = CoordinatorRequests(machine.replica, machine.environment)
-    reception.running = leader.running
-    reception.request(PaxosTruncate(segment=SEGMENT, offset=offset), done)
+    requests = CoordinatorRequests(machine.replica, machine.environment)
+    requests.driver = leader.running
+    requests.request(PaxosTruncate(segment=SEGMENT, offset=offset), done)
     with world.within():
         await answered.wait()
     return outcomes[0]

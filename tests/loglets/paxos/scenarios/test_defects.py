@@ -363,15 +363,15 @@ after = Coordinator._after
 
 
 def goes_on_when_refused(
-    self: Coordinator, reign: LeaderTerm, effects: list[CoordinatorEffect]
+    self: Coordinator, term: LeaderTerm, effects: list[CoordinatorEffect]
 ) -> list[CoordinatorEffect]:
     """3: takes the number of who refused it for its own, and leads."""
-    writing = reign.writing
-    if not isinstance(writing.lost, Rejected):
-        return after(self, reign, effects)
-    self.proposal = writing.proposal = writing.lost.proposal
-    writing.lost = None
-    return [*effects, *reign.give_up(UnavailableError("refused"))]
+    replicator = term.replicator
+    if not isinstance(replicator.lost, Rejected):
+        return after(self, term, effects)
+    self.proposal = replicator.proposal = replicator.lost.proposal
+    replicator.lost = None
+    return [*effects, *term.give_up(UnavailableError("refused"))]
 
 
 learn_from = _RangeFill._learn_from
