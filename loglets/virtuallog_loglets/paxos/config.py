@@ -20,7 +20,6 @@ from virtuallog.contract.errors import InvalidSettingError, MalformedError
 from virtuallog.contract.placement import majority_of
 from virtuallog.contract.types import NodeId
 
-
 KIND: Final = "paxos"
 """Kind of a paxos segment in the chain."""
 _KNOWN: Final = ("replicas", "coordinator", "loglet")

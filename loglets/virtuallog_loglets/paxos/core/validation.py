@@ -1,4 +1,4 @@
-"""Whether a request to a replica can be meant at all: before anything of it is believed.                          Pure."""
+"""Validation of requests to a replica, before anything in them is believed."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from virtuallog_loglets.paxos.messages import (
 from virtuallog_loglets.paxos.offsets import PLACE_MAX
 
 PROMISE_POSITIONS_MAX: Final = 1024
-"""Of one explicit promise: its answer may quote a value for each."""
+"""Cap on positions of one explicit promise: its answer may quote a value for each."""
 WRITE_POSITIONS_MAX: Final = 4096
-"""Of one wave."""
+"""Cap on positions of one write."""
 LEARN_RECORDS_MAX: Final = 4096
-"""What one answer to `ReadRecords` brings."""
+"""Cap on records of one `Learn`, equal to that of an answer to `ReadRecords`."""
 
 
 def check_untrusted(request: object) -> None:
-    """Look at what came from the network.
+    """Check a request from the network.
 
     Raises:
-        MalformedError: it is out of all bounds, or holds something that is no value.
+        MalformedError: a number is out of bounds, or a value cannot be parsed.
         CorruptionError: a value does not match its checksum.
     """
     match request:
