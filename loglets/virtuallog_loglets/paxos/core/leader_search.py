@@ -38,7 +38,8 @@ class LeaderCache:
     """Times until which nodes count as silent."""
 
     def search(self) -> LeaderSearch:
-        """Start the search of one request."""        return LeaderSearch(self)
+        """Start the search of one request."""
+        return LeaderSearch(self)
 
     def answered(self, node: NodeId) -> None:
         self._silent.pop(node, None)

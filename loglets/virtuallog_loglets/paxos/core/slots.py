@@ -29,6 +29,60 @@ RECORD_BYTES: Final = 256
 """Memory of a record beside its value, in bytes."""
 
 
+@attrs.define
+class PositionSet:
+    """A set of positions, kept as sorted intervals that neither overlap nor touch.
+
+    A truncation or a catch-up concerns millions of positions at once, so no operation takes time per position.
+    """
+
+    _starts: list[int] = attrs.field(factory=list)
+    _stops: list[int] = attrs.field(factory=list)
+
+    def __contains__(self, position: int) -> bool:
+        return self.run_end(position) > position
+
+    def __bool__(self) -> bool:
+        return bool(self._starts)
+
+    def __iter__(self) -> Iterator[range]:
+        """The intervals, ascending."""
+        return map(range, self._starts, self._stops)
+
+    def add(self, start: int, stop: int) -> None:
+        """Add all of [start, stop)."""
+        if start >= stop:
+            return
+        low, high = bisect_left(self._stops, start), bisect_right(self._starts, stop)
+        if low < high:  # it overlaps or touches these
+            start, stop = min(start, self._starts[low]), max(stop, self._stops[high - 1])
+        self._starts[low:high], self._stops[low:high] = [start], [stop]
+
+    def drop_below(self, position: int) -> None:
+        """Remove everything below `position`."""
+        count = bisect_right(self._stops, position)
+        del self._starts[:count], self._stops[:count]
+        if self._starts and self._starts[0] < position:
+            self._starts[0] = position
+
+    def run_end(self, position: int) -> int:
+        """First position from `position` on that is not in the set."""
+        index = bisect_right(self._starts, position) - 1
+        return max(position, self._stops[index]) if index >= 0 else position
+
+    def gaps(self, start: int, stop: int) -> list[range]:
+        """Parts of [start, stop) that are not in the set, ascending."""
+        found: list[range] = []
+        while start < stop:
+            start = self.run_end(start)
+            index = bisect_right(self._starts, start)
+            gap_stop = min(stop, self._starts[index]) if index < len(self._starts) else stop
+            if start < gap_stop:
+                found.append(range(start, gap_stop))
+            start = max(start, gap_stop)
+        return found
+
+
 @attrs.define(eq=False)
 class PaxosSlots:
     """Positions of one log at one replica. For `begin`, `learned`, `end`, `seal` and `trim` see `messages.Standing`.
@@ -234,57 +288,3 @@ def promised_record(position: int, before: PaxosRecord | None, proposal: int) ->
     if before is None:
         return PaxosRecord(position=position, promised=proposal)
     return PaxosRecord(position=position, promised=proposal, performed=before.performed, value=before.value)
-
-
-@attrs.define
-class PositionSet:
-    """A set of positions, kept as sorted intervals that neither overlap nor touch.
-
-    A truncation or a catch-up concerns millions of positions at once, so no operation takes time per position.
-    """
-
-    _starts: list[int] = attrs.field(factory=list)
-    _stops: list[int] = attrs.field(factory=list)
-
-    def __contains__(self, position: int) -> bool:
-        return self.run_end(position) > position
-
-    def __bool__(self) -> bool:
-        return bool(self._starts)
-
-    def __iter__(self) -> Iterator[range]:
-        """The intervals, ascending."""
-        return map(range, self._starts, self._stops)
-
-    def add(self, start: int, stop: int) -> None:
-        """Add all of [start, stop)."""
-        if start >= stop:
-            return
-        low, high = bisect_left(self._stops, start), bisect_right(self._starts, stop)
-        if low < high:  # it overlaps or touches these
-            start, stop = min(start, self._starts[low]), max(stop, self._stops[high - 1])
-        self._starts[low:high], self._stops[low:high] = [start], [stop]
-
-    def drop_below(self, position: int) -> None:
-        """Remove everything below `position`."""
-        count = bisect_right(self._stops, position)
-        del self._starts[:count], self._stops[:count]
-        if self._starts and self._starts[0] < position:
-            self._starts[0] = position
-
-    def run_end(self, position: int) -> int:
-        """First position from `position` on that is not in the set."""
-        index = bisect_right(self._starts, position) - 1
-        return max(position, self._stops[index]) if index >= 0 else position
-
-    def gaps(self, start: int, stop: int) -> list[range]:
-        """Parts of [start, stop) that are not in the set, ascending."""
-        found: list[range] = []
-        while start < stop:
-            start = self.run_end(start)
-            index = bisect_right(self._starts, start)
-            gap_stop = min(stop, self._starts[index]) if index < len(self._starts) else stop
-            if start < gap_stop:
-                found.append(range(start, gap_stop))
-            start = max(start, gap_stop)
-        return found
