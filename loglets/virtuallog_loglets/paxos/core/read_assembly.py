@@ -1,7 +1,7 @@
 """Assembly of a read: turns the records of one replica into entries and gaps of a range of offsets.
 
 Nothing from the wire is believed. Each position must follow the one before, be learned and hold an intact value, and
-batches must be intact. Nothing behind a SEAL is returned, whatever a replica holds there: a coordinator that did not know
+batches must be intact. Nothing behind a SEAL is returned, even if a replica holds it: a coordinator that did not know
 of the SEAL may have written it, and it was never acknowledged.
 """
 

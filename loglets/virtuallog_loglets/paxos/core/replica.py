@@ -5,7 +5,7 @@ A request changes the state at once. The driver lets an answer leave only when a
 before it, are durable.
 
 * A request is taken whole or not at all: if one position refuses, the others stay as they were.
-* A decision never changes, whatever number arrives.
+* A decision never changes, for any number.
 * A repeated write is accepted again; a promise is given once per number.
 
 Sources: Mesos, src/log/replica.cpp; Paxos Made Simple, section 2.2. Departures are marked "ours" in the table.
@@ -207,7 +207,7 @@ class Replica:
         return [PaxosPersist(), PaxosAnswer(ticket, self._promise_answer(Verdict.ACCEPT, request.proposal))]
 
     def _promise_some(self, request: Promise, ticket: ReplicaTicket) -> list[ReplicaEffect]:
-        """Give the explicit promise of a range. Decided values are returned whatever the number is, without a promise."""
+        """Give the explicit promise of a range. Decided values are returned for any number, without a promise."""
         proposal, slots = request.proposal, self.slots
         open_positions = [p for p in range(request.first, request.stop) if not slots.is_learned(p)]
         in_way = max((self._floor(position) for position in open_positions), default=0)

@@ -1,10 +1,11 @@
-"""What clients of a loglet want of the coordinator on a node: who is served, who waits, who is sent elsewhere.
+"""Requests of loglet clients to the coordinator on one node: served, queued for an election, or sent elsewhere.
 
-A request that finds no coordinator leading waits while this one stands, if nobody else is known to lead, or the client insists
-because whoever was said to lead does not answer. There are no heartbeats: what a replica was promised says who leads.
+A request that finds no leader here waits while this coordinator stands for election. It stands if no other leader is
+known, or if the client insists because the named leader does not answer. There are no heartbeats: the promise that a
+replica gave tells who leads.
 
-An election that somebody was in the way of is repeated after a pause of T to 2T, unless the local replica has heard of somebody
-else meanwhile: so of several who stand at once, one goes on and the others send their clients there.
+A failed election is repeated after a pause of T to 2T, unless the local replica has heard of another leader meanwhile.
+So of several nodes that stand at once, one goes on and the others send their clients there.
 """
 
 from __future__ import annotations
@@ -45,24 +46,24 @@ from virtuallog_loglets.paxos.offsets import offset_of, position_of
 PAUSE_SECONDS: Final = 0.1
 """T of the pause of T to 2T between two elections."""
 ELECTIONS_MAX: Final = 4
-"""On behalf of the requests that wait; their clients give up after some seconds."""
+"""Cap on elections for the requests that wait; their clients give up after some seconds."""
 EARLY_MAX: Final = 1024
-"""Requests that wait for an election: more than many clients have under way."""
+"""Cap on requests that wait for an election: more than many clients have in flight."""
 EARLY_SECONDS: Final = INSIST_SECONDS
-"""Whoever asked waits no longer, and has asked somebody else since. What is done for them later, they hear of in vain at best."""
+"""Time a request waits for an election. After that its client has asked another node, and an answer would be in vain."""
 
 _Request: TypeAlias = PaxosAppend | PaxosSeal | PaxosTruncate | PaxosSettle
 
 
 @attrs.define(eq=False)
 class CoordinatorRequests:
-    """Of one log on one node."""
+    """Requests to the coordinator of one log on one node."""
 
     _replica: LocalReplica
     _environment: NodeEnvironment
     driver: CoordinatorDriver = attrs.field(init=False)
     _early: deque[tuple[_Request, Done, float]] = attrs.field(factory=deque, init=False)
-    """Requests that wait for an election, with their ends."""
+    """Requests that wait for an election, with their deadlines."""
     _is_campaigning: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -73,12 +74,12 @@ class CoordinatorRequests:
         return self.driver.core
 
     def stop(self, error: VirtualLogError) -> None:
-        """Take nothing more, for good. What is pending is unknown."""
+        """Stop for good. The outcome of pending requests is unknown."""
         self.driver.stop(error)
         self._flush_early()
 
     def request(self, request: _Request, done: Done) -> None:
-        """A handler: see messages.py. Returns at once."""
+        """Handle a request: serve it, queue it or send it elsewhere. Returns at once; `done` gets the answer."""
         core = self._core
         if core.stopped is not None:
             done(core.stopped)
@@ -148,7 +149,7 @@ class CoordinatorRequests:
             self.driver.turn()
 
     def _taken(self, done: Done, place: Callable[[int], int] = int) -> Done:
-        """Turns what the core says into an answer."""
+        """Adapter that turns an outcome of the core into an answer; `place` maps a position or offset."""
 
         def resolve(outcome: int | VirtualLogError) -> None:
             if isinstance(outcome, VirtualLogError):
@@ -171,9 +172,8 @@ class CoordinatorRequests:
         if self._core.state not in (CoordinatorState.LEADING, CoordinatorState.CLOSED):
             done(UnavailableError("this coordinator leads no longer"))
             return
-        if (
-            trim == former and self._core.state is CoordinatorState.LEADING
-        ):  # decided by an earlier TRUNCATE: who trims again costs nothing
+        if trim == former and self._core.state is CoordinatorState.LEADING:
+            # Decided by an earlier TRUNCATE, so a repeated trim writes nothing.
             done(CoordinatorReply(place=former, coordinator=self._core.node))
             return
         ticket = self._taken(done, lambda _: trim)
@@ -182,7 +182,7 @@ class CoordinatorRequests:
     # -- election -------------------------------------------------------------------------------------------------
 
     async def _campaign(self) -> None:
-        """Stand until it leads, or somebody else does, or it has been tried often enough. Then answer those who wait."""
+        """Stand until this or another node leads, at most ELECTIONS_MAX times; then answer the waiting requests."""
         try:
             for _ in range(ELECTIONS_MAX):
                 former = self._replica.core.coordinator
@@ -196,19 +196,22 @@ class CoordinatorRequests:
                 await self._environment.clock.sleep(PAUSE_SECONDS * self._environment.random.uniform(1, 2))
                 if self._is_outbid(former, tried):
                     break
-        except VirtualLogError as error:  # of the local store: who owns it has been told
+        except VirtualLogError as error:  # of the local store, which has reported it to its owner
             self.stop(error)
         finally:
             self._is_campaigning = False
             self._flush_early()
 
     def _is_outbid(self, former: NodeId, tried: int) -> bool:
-        """Whether the local replica has heard of somebody else since we stood; not of whoever did not answer our client."""
+        """True if the local replica has heard of another leader since the election began.
+
+        The leader that did not answer the client, `former`, does not count unless it was elected anew.
+        """
         replica = self._replica.core
         is_other = replica.coordinator not in (NO_NODE, self._core.node)
         return is_other and (replica.coordinator != former or replica.promised >= tried)
 
     def _leader(self) -> NodeId:
-        """Who may lead, as far as is known here; nobody, or this node: it may stand."""
+        """Node that may lead, as far as is known here. NO_NODE or this node means that this node may stand."""
         told = self._replica.core.coordinator
         return self._core.known_leader if told == self._core.node else told
