@@ -14,7 +14,7 @@ Sources: Mesos, src/log/replica.cpp; Paxos Made Simple, section 2.2. Departures 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import attrs
 
@@ -68,6 +68,7 @@ INCARNATIONS_MAX: Final = 1024
 """Cap on nodes whose stores are known; a log has a handful of replicas."""
 
 ReplicaRequest: TypeAlias = Promise | PaxosWrite | Learn | PaxosRecover | GetStanding | TrimSealed
+VoteT = TypeVar("VoteT", Promised, PaxosWritten)
 
 
 @attrs.define(eq=False)
@@ -154,7 +155,7 @@ class Replica:
             case Learn():
                 return self._learn(request, ticket)
             case Promise() if self.status is not Status.VOTING:
-                return [PaxosAnswer(ticket, self._promise_answer(Verdict.IGNORED, request.proposal))]
+                return [PaxosAnswer(ticket, self._answer(Promised, Verdict.IGNORED, request.proposal))]
             case Promise() if request.first == NOWHERE:
                 return self._promise_all(request, ticket)
             case Promise():
@@ -199,12 +200,12 @@ class Replica:
     def _promise_all(self, request: Promise, ticket: ReplicaTicket) -> list[ReplicaEffect]:
         """Give the implicit promise. A number is promised once: another proposer of the same number must go higher."""
         if request.proposal <= self.promised:
-            return [PaxosAnswer(ticket, self._promise_answer(Verdict.REJECT, self.promised))]
+            return [PaxosAnswer(ticket, self._answer(Promised, Verdict.REJECT, self.promised))]
         if (excess := self._excess(request.proposal, self.promised)) is not None:
             return [PaxosAnswer(ticket, excess)]
         self.promised, self.coordinator = request.proposal, request.coordinator
         # Durable before visible: after a promise that the disk forgets, a coordinator with a lower number could go on.
-        return [PaxosPersist(), PaxosAnswer(ticket, self._promise_answer(Verdict.ACCEPT, request.proposal))]
+        return [PaxosPersist(), PaxosAnswer(ticket, self._answer(Promised, Verdict.ACCEPT, request.proposal))]
 
     def _promise_some(self, request: Promise, ticket: ReplicaTicket) -> list[ReplicaEffect]:
         """Give the explicit promise of a range. Decided values are returned for any number, without a promise."""
@@ -212,7 +213,7 @@ class Replica:
         open_positions = [p for p in range(request.first, request.stop) if not slots.is_learned(p)]
         in_way = max((self._floor(position) for position in open_positions), default=0)
         if proposal <= in_way:
-            return [PaxosAnswer(ticket, self._promise_answer(Verdict.REJECT, in_way))]
+            return [PaxosAnswer(ticket, self._answer(Promised, Verdict.REJECT, in_way))]
         if (refusal := self._leap(request.first) or self._excess(proposal, in_way)) is not None:
             return [PaxosAnswer(ticket, refusal)]
         if slots.open_bytes + RECORD_BYTES * len(open_positions) > OPEN_BYTES_MAX:
@@ -251,17 +252,14 @@ class Replica:
     def _quote(self, request: Promise, accepted: list[PaxosRecord], ticket: ReplicaTicket) -> list[ReplicaEffect]:
         """An ACCEPT with the values that are accepted or decided at the positions of the request."""
         start, stop, unread = request.first, request.stop, list[int]()
-        records = [*self._tombstones(start, stop), *accepted]
+        records = [*map(self._tombstone, range(start, min(stop, self.begin))), *accepted]
         for position in range(max(start, self.begin), stop):
             if self.slots.is_learned(position):
                 record = self.slots.recent(position)
                 unread.append(position) if record is None else records.append(record)
         records.sort(key=lambda record: record.position)
-        answer = self._promise_answer(Verdict.ACCEPT, request.proposal, records)
+        answer = self._answer(Promised, Verdict.ACCEPT, request.proposal, records)
         return [AnswerFromDisk(ticket, answer, tuple(unread)) if unread else PaxosAnswer(ticket, answer)]
-
-    def _tombstones(self, start: int, stop: int) -> list[PaxosRecord]:
-        return [self._tombstone(position) for position in range(start, min(stop, self.begin))]
 
     def _tombstone(self, position: int) -> PaxosRecord:
         """Record of a truncated position: it is decided, and its value is not needed any more."""
@@ -269,8 +267,8 @@ class Replica:
             position=position, promised=self.promised, performed=self.promised, value=values.TOMBSTONE, learned=True
         )
 
-    def _promise_answer(self, verdict: Verdict, proposal: int, records: Sequence[PaxosRecord] = ()) -> Promised:
-        return Promised(
+    def _answer(self, kind: type[VoteT], verdict: Verdict, proposal: int, records: Sequence[PaxosRecord] = ()) -> VoteT:
+        return kind(
             verdict=verdict,
             proposal=proposal,
             end=self.end,
@@ -286,7 +284,7 @@ class Replica:
         """Accept the values of a proposer, all or none; the answer leaves once they are durable."""
         effects = self._decide(request.decided)
         if self.status is not Status.VOTING:
-            return [*effects, PaxosAnswer(ticket, self._write_answer(Verdict.IGNORED, request.proposal))]
+            return [*effects, PaxosAnswer(ticket, self._answer(PaxosWritten, Verdict.IGNORED, request.proposal))]
         proposal, slots, stop = request.proposal, self.slots, request.first + len(request.values)
         if request.first > slots.end:  # nearly always: no position has a record
             in_way, decided = self.promised, list[int]()
@@ -294,7 +292,7 @@ class Replica:
             decided = [p for p in range(request.first, stop) if slots.is_learned(p)]
             in_way = max((self._floor(p) for p in range(request.first, stop) if not slots.is_learned(p)), default=0)
         if proposal < in_way:
-            return [*effects, PaxosAnswer(ticket, self._write_answer(Verdict.REJECT, in_way))]
+            return [*effects, PaxosAnswer(ticket, self._answer(PaxosWritten, Verdict.REJECT, in_way))]
         refusal = self._leap(request.first) or self._excess(proposal, in_way) or self._ambiguity(request)
         if refusal is not None:
             return [*effects, PaxosAnswer(ticket, refusal)]
@@ -332,19 +330,8 @@ class Replica:
         known = {p: self._tombstone(p) if p < self.begin else self.slots.recent(p) for p in decided}
         told = [record for record in known.values() if record is not None]
         unread = tuple(position for position, record in known.items() if record is None)
-        answer = self._write_answer(Verdict.ACCEPT, request.proposal, told)
+        answer = self._answer(PaxosWritten, Verdict.ACCEPT, request.proposal, told)
         return AnswerFromDisk(ticket, answer, unread) if unread else PaxosAnswer(ticket, answer)
-
-    def _write_answer(self, verdict: Verdict, proposal: int, records: Sequence[PaxosRecord] = ()) -> PaxosWritten:
-        return PaxosWritten(
-            verdict=verdict,
-            proposal=proposal,
-            end=self.end,
-            records=tuple(records),
-            incarnation=self.incarnation,
-            incarnations=self.incarnations,
-            coordinator=self.coordinator,
-        )
 
     # -- learning -------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import trio
 
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import CorruptionError, SealedError, TooLargeError, VirtualLogError
-from virtuallog.contract.ports import Done, DurableMap, Request
+from virtuallog.contract.ports import Done, DurableMap, Outcome, Request
 from virtuallog.contract.types import NodeId
 from virtuallog_loglets.paxos.config import Ensemble
 from virtuallog_loglets.paxos.core import values
@@ -245,3 +245,8 @@ def _runs(positions: Sequence[int]) -> list[tuple[int, int]]:
         run = [position for _, position in group]
         runs.append((run[0], run[-1] + 1))
     return runs
+
+
+def with_full_disk(done: Done, outcome: Outcome[Standing]) -> None:
+    """Answer with `full` set: the store knows that its disk is nearly full, the core does not."""
+    done(attrs.evolve(outcome, full=True) if isinstance(outcome, Standing) else outcome)

@@ -23,7 +23,7 @@ from virtuallog.contract.errors import (
     VirtualLogError,
 )
 from virtuallog.contract.metrics import MetricFamily
-from virtuallog.contract.ports import Done, DurableMap, Handlers, NodeEnvironment, Outcome, Span
+from virtuallog.contract.ports import Done, DurableMap, Handlers, NodeEnvironment, Span
 from virtuallog_loglets.paxos import config
 from virtuallog_loglets.paxos.config import Ensemble
 from virtuallog_loglets.paxos.core.effects import AnswerFromDisk, PaxosAnswer, PaxosFail, PaxosPersist, ReplicaEffect
@@ -31,7 +31,7 @@ from virtuallog_loglets.paxos.core.replica import Replica
 from virtuallog_loglets.paxos.core.validation import brings_data, check_untrusted
 from virtuallog_loglets.paxos.drivers import disk_format, store_incarnation
 from virtuallog_loglets.paxos.drivers.group_commit import GROUP_BYTES_MAX, GroupCommit, StoredReplica
-from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
+from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica, with_full_disk
 from virtuallog_loglets.paxos.drivers.store_incarnation import StoreIncarnation
 from virtuallog_loglets.paxos.messages import (
     NOWHERE,
@@ -42,7 +42,6 @@ from virtuallog_loglets.paxos.messages import (
     PaxosWrite,
     Promise,
     ReadRecords,
-    Standing,
     Status,
     TrimSealed,
     WaitLearned,
@@ -255,7 +254,7 @@ class ReplicaService:
                 if replica.core.waiting:
                     self._waiting.set()
             case GetStanding() if not self._store.has_room:
-                self._perform(replica, replica.core.step(request, partial(_with_full_disk, done)), None)
+                self._perform(replica, replica.core.step(request, partial(with_full_disk, done)), None)
             case _:
                 refusal = self._refusal(replica, request)
                 if refusal is not None:
@@ -445,8 +444,3 @@ class ReplicaService:
         await self._commit.settled()
         if segments:
             _DROPPED.reached()
-
-
-def _with_full_disk(done: Done, outcome: Outcome[Standing]) -> None:
-    """Answer with `full` set: the store knows that its disk is nearly full, the core does not."""
-    done(attrs.evolve(outcome, full=True) if isinstance(outcome, Standing) else outcome)

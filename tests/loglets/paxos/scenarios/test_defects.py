@@ -394,7 +394,7 @@ def demands_a_number_for_decisions(self: Replica, request: Promise, ticket: Repl
     """6: a learned position has a promise as well, and refuses a lower number."""
     if request.proposal > self.promised:
         return promise_some(self, request, ticket)
-    return [PaxosAnswer(ticket, self._promise_answer(Verdict.REJECT, self.promised))]
+    return [PaxosAnswer(ticket, self._answer(Promised, Verdict.REJECT, self.promised))]
 
 
 def takes_decisions_for_values(self: FillAttempt, answers: Iterable[Promised | PaxosWritten]) -> None:
