@@ -161,7 +161,7 @@ class PaxosLoglet:
                 return LogletOffset(place)
             # A quorum knows of a decision that the leader has not learned yet; it drops nothing that it has not learned.
             await self._settle(position_of(offset - 1))
-        raise UnavailableError(f"trim of loglet {self.segment}: leaders come and go")
+        raise UnavailableError(f"trim of loglet {self.segment}: the leader keeps changing; try again")
 
     async def _settle(self, past: int) -> None:
         def request(insist: bool) -> PaxosSettle:

@@ -92,7 +92,7 @@ class LogNetwork:
             raise InvalidSettingError("quorum", f"must be at least 1, not {self.quorum}")
         if not self.is_safe:
             raise InvalidSettingError(
-                "quorum", f"{self.quorum} of {self.size}: two quorums could have nobody in common"
+                "quorum", f"{self.quorum} of {self.size}: two quorums could share no replica"
             )
 
     @property
