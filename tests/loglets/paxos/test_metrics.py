@@ -1,4 +1,4 @@
-"""What replicas and coordinators tell: every name from the start, and what was fed."""
+"""Metrics of replicas and coordinators: every name from the start, and the values that were fed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STANDING = Standing(
 
 
 def values(found: list[MetricFamily], name: str) -> dict[tuple[str, ...], float]:
-    """By the values of the labels; of a histogram, how often it was fed."""
+    """Values by label; for a histogram, the number of observations."""
     (family,) = (family for family in found if family.name == f"virtuallog_paxos_{name}")
     return {
         tuple(sample.labels.values()): sample.value.count if isinstance(sample.value, Distribution) else sample.value

@@ -26,9 +26,9 @@ class Client:
     session: SessionId
     committee: Committee
     batches: list[Batch] = attrs.field(factory=list)
-    """Those that were offered, in order."""
+    """Batches that were offered, in order."""
     places: dict[int, int] = attrs.field(factory=dict)
-    """By index: where a batch was said to be."""
+    """Acknowledged place of each batch, by index."""
     under_way: set[int] = attrs.field(factory=set)
     is_sealed: bool = False
 
@@ -120,9 +120,10 @@ def settle(committee: Committee) -> None:
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 30))
 def test_replicas_agree_and_sessions_are_in_order_and_once(first: int) -> None:
-    """Whatever happens to messages, a position has one decision (the committee looks all the time), what was acknowledged is
-    where it was said to be, and a session's batches are in the log in their order, once, without a hole."""
-    acknowledged = reigns = 0
+    """For any fate of the messages a position has one decision (the committee checks it all the
+    time). Acknowledged batches are at their places. The batches of a session are in the log in
+    order, once, without a hole."""
+    acknowledged = terms = 0
     for seed in range(first, first + 30):
         committee, clients = play(seed, closes=False)
         found = {batch.blob: place for place, batch in committee.batches()}
@@ -134,9 +135,9 @@ def test_replicas_agree_and_sessions_are_in_order_and_once(first: int) -> None:
             for index, place in client.places.items():
                 assert found[client.batches[index].blob] == place, f"seed {seed}: acknowledged"
             acknowledged += len(client.places)
-        reigns += max(member.coordinator.proposal for member in committee.members.values())
+        terms += max(member.coordinator.proposal for member in committee.members.values())
     assert acknowledged > 200
-    assert reigns > 100
+    assert terms > 100
 
 
 @pytest.mark.parametrize("first", range(1000, 1000 + SEEDS, 30))
