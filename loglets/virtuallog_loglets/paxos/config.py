@@ -1,10 +1,10 @@
-"""The config of a log of replicas in the chain: JSON, so that it outlives every binary.                            Pure.
+"""Config of a paxos loglet in the chain. It is JSON, so that it outlives every binary.
 
     {"coordinator": 2, "replicas": [1, 2, 3]}
-    {"coordinator": 2, "loglet": "12.5fe7a0", "replicas": [1, 3, 4]}      closed, and moved to another set of replicas
+    {"coordinator": 2, "loglet": "12.5fe7a0", "replicas": [1, 3, 4]}      closed, and moved to other replicas
 
-The coordinator is only who is asked first: any replica's node may lead. A closed log that is moved keeps its id on its
-replicas, while its segment gets a new one. Fields that this program does not know are kept as they are.
+Clients ask the coordinator first; the node of any replica may lead. A closed log that is moved keeps its id on its
+replicas, while its segment gets a new one. Fields that this program does not know are kept.
 """
 
 from __future__ import annotations
@@ -20,32 +20,19 @@ from virtuallog.contract.errors import InvalidSettingError, MalformedError
 from virtuallog.contract.placement import majority_of
 from virtuallog.contract.types import NodeId
 
-# FOLDED from virtuallog_loglets.paxos.ensemble: Who takes part in a log, and how many of them decide.                                                            Pure.
-
-
-@attrs.frozen(kw_only=True)
-class Ensemble:
-    """The replicas of one log, as of a moment. Any two quorums share a replica, so there are at most 2 * quorum - 1 of them;
-    fewer may be known at the moment, and then some quorums cannot be had."""
-
-    members: tuple[NodeId, ...]
-    """In an order that everybody computes alike."""
-    quorum: int
-
-
 KIND: Final = "paxos"
-"""Of such segments, in the chain."""
+"""Kind of a paxos segment in the chain."""
 _KNOWN: Final = ("replicas", "coordinator", "loglet")
 
 
 @attrs.frozen(kw_only=True)
 class PaxosConfig:
-    """Who stores the log, and who is asked first to order it."""
+    """Replicas that store the log, and the node that clients first ask to order it."""
 
     replicas: tuple[NodeId, ...]
     coordinator: NodeId
     loglet: SegmentId | None = None
-    """The id on the replicas, if it is not that of the segment."""
+    """Id of the log on its replicas; None if it is that of the segment."""
     others: Mapping[str, Any] = attrs.field(factory=dict)
     """Fields of later versions, kept."""
 
@@ -60,11 +47,25 @@ class PaxosConfig:
         return json.dumps({**self.others, **known}, sort_keys=True).encode()
 
 
+@attrs.frozen(kw_only=True)
+class Ensemble:
+    """The replicas that take part in one log at a moment, and the size of a quorum of them.
+
+    Any two quorums share a replica, so there are at most 2 * quorum - 1 members. Fewer may be known at the moment;
+    then some quorums cannot be formed.
+    """
+
+    members: tuple[NodeId, ...]
+    """Replicas, in an order that all nodes compute alike."""
+    quorum: int
+    """Replicas that decide."""
+
+
 def decode_untrusted(blob: bytes) -> PaxosConfig:
-    """The config in `blob`.
+    """Decode the config in `blob`.
 
     Raises:
-        MalformedError: not a config of a log of replicas.
+        MalformedError: `blob` is not a config of a paxos loglet.
     """
     try:
         fields = json.loads(blob)

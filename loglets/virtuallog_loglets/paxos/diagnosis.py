@@ -1,8 +1,8 @@
-"""What a log of replicas says of itself: the standing of each replica, and what a quorum of them makes of it.
+"""Diagnosis of a paxos loglet: the state of each replica, and the conclusion from a quorum of them.
 
-Asks `GetStanding` only (see `virtuallog.contract.diagnosis`). A replica that the chain names and that nobody has asked for yet comes
-into being by that, as it would by any other question. What is in flight is left undecided: nothing is settled, nobody stands
-for election.
+Asks `GetStanding` only (see `virtuallog.contract.diagnosis`). A replica that the chain names and that does not exist yet
+is created by that, as by any other question. Positions in flight stay undecided: nothing is settled and no election
+starts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from virtuallog_loglets.paxos.offsets import offset_of
 
 
 async def explain(loglet: SegmentId, config: PaxosConfig, environment: Environment) -> list[Evidence]:
-    """See `SupportsDiagnosis.explain`; `loglet` is the id on the replicas."""
+    """Evidence of each replica and of the whole; see `SupportsDiagnosis.explain`. `loglet` is the id on the replicas."""
     answers = await call_each(environment.services, config.replicas, GetStanding(segment=loglet), ANSWER_SECONDS)
     return [
         *(evidence_of_replica(replica, answer) for replica, answer in answers.items()),
@@ -32,18 +32,18 @@ async def explain(loglet: SegmentId, config: PaxosConfig, environment: Environme
 
 
 async def partial_replicas(loglet: SegmentId, config: PaxosConfig, environment: Environment) -> set[NodeId]:
-    """The replicas that do not say that they have all that they may have accepted."""
+    """Replicas that do not report everything they may have accepted: they recover, wait for a copy or do not answer."""
     answers = await call_each(environment.services, config.replicas, GetStanding(segment=loglet), ANSWER_SECONDS)
     return {node for node, answer in answers.items() if not (isinstance(answer, Standing) and _is_whole(answer))}
 
 
 def _is_whole(standing: Standing) -> bool:
-    """A copy of a closed log needs no vote."""
+    """True if the replica votes, or has a whole copy of a closed log, which needs no vote."""
     return standing.status is Status.VOTING or standing.seal != NOWHERE
 
 
 def evidence_of_replica(replica: NodeId, answer: Outcome[Standing]) -> Evidence:
-    """What one replica says."""
+    """Evidence from the answer of one replica."""
     if isinstance(answer, VirtualLogError):
         return Evidence(f"node {replica}", {"node": replica}, str(answer))
     facts = {
@@ -69,7 +69,7 @@ def _problem(standing: Standing) -> str:
 
 
 def evidence_of_whole(config: PaxosConfig, answers: Mapping[NodeId, Outcome[Standing]]) -> Evidence:
-    """What they say as a whole. One that has all of a closed log speaks for it alone."""
+    """Evidence from all answers together. A replica with a whole copy of a closed log is enough by itself."""
     standings = newest_of({node: answer for node, answer in answers.items() if isinstance(answer, Standing)})
     voting = [standing for standing in standings.values() if standing.status is Status.VOTING]
     whole = [standing for standing in standings.values() if standing.seal != NOWHERE]
@@ -89,7 +89,7 @@ def _established(standings: Mapping[NodeId, Standing], quorum: int) -> dict[str,
     end = seal if seal != NOWHERE else decided + 1
     is_sealing = any(standing.seal_seen != NOWHERE for standing in standings.values())
     trims = sorted((standing.trim for standing in standings.values()), reverse=True)
-    last = max(standing.end for standing in standings.values())  # position 0 holds no data of anybody
+    last = max(standing.end for standing in standings.values())  # position 0 holds no user data
     return {
         "tail": offset_of(end),
         "undecided": max(0, last - max(decided, 0)) if seal == NOWHERE else 0,

@@ -1,4 +1,4 @@
-"""The client of a PaxosLoglet: what `virtuallog.contract.loglet.Loglet` promises, over its replicas and whoever leads them."""
+"""Client of a paxos loglet: implements `virtuallog.contract.loglet.Loglet` over the replicas and their leader."""
 
 from __future__ import annotations
 
@@ -42,42 +42,42 @@ from virtuallog_loglets.paxos.messages import (
 from virtuallog_loglets.paxos.offsets import offset_of, position_of
 
 APPEND_SECONDS: Final = 5.0
-"""How long an append may take before its outcome is called unknown and it is offered again."""
+"""Time an append may take before its outcome counts as unknown and it is offered again."""
 OFFERS_MAX: Final = 1024
-"""Conditional batches without an answer that are remembered: many more than one client has under way."""
+"""Cap on remembered conditional batches without an answer: many more than one client has in flight."""
 WAIT_SECONDS: Final = 2.0
-"""How long `wait_tail` waits before it returns the tail as it is."""
+"""Time `wait_tail` waits before it returns the tail as it is."""
 READ_SECONDS: Final = (0.4, 0.4, 2.0)
-"""For one replica; then the next one is asked. Once all have been asked, what nobody has learned is settled, and all are
-asked again; in the end those that are slow get more time."""
+"""Timeout for one replica, in each round over all replicas. After a round without data, positions that no replica has
+learned are settled. The last round gives slow replicas more time."""
 TRUNCATES_MAX: Final = 4
-"""Per trim. The second one does it, unless another one leads by then."""
+"""Attempts per trim. The second one succeeds unless the leader changes again."""
 LEARN_SECONDS: Final = 0.02
-"""What is decided reaches all replicas within some milliseconds: before it is settled on purpose, that is waited for."""
+"""Wait before a position is settled on purpose: a decision reaches all replicas within some milliseconds."""
 
 _TRIMMING = CrashPoint("paxos: the trim of a sealed log has left for one replica more")
 
 
 @attrs.define(eq=False)
 class PaxosLoglet:
-    """One client. All its operations share what is known of who leads."""
+    """One client. All its operations share the leader cache."""
 
     segment: SegmentId
     config: PaxosConfig
     _environment: Environment
     _leader: LeaderClient = attrs.field(init=False)
-    _nearest: ReplicaOrder = attrs.field(init=False)
-    """Replicas in the order in which they are asked for data."""
+    _replica_order: ReplicaOrder = attrs.field(init=False)
+    """Order in which replicas are asked for data."""
     _asked: dict[tuple[SessionId, int], set[NodeId]] = attrs.field(factory=dict, init=False)
-    """Who has been sent each conditional batch that has no answer, the oldest first."""
+    """Nodes that were sent each conditional batch without an answer, oldest batch first."""
 
     def __attrs_post_init__(self) -> None:
         environment, config = self._environment, self.config
-        self._nearest = ReplicaOrder.of(config.replicas, environment)
+        self._replica_order = ReplicaOrder.of(config.replicas, environment)
         self._leader = LeaderClient(self.segment, environment, LeaderCache(config.replicas, config.coordinator))
 
     async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
-        """As promised. Here a batch that was offered before is found by whoever leads, also by one that did not then."""
+        """Append a batch; see `Loglet.append`. Any later leader finds a batch that was offered before."""
         expected = NOWHERE if expected_tail is None else expected_tail
 
         def request(insist: bool) -> PaxosAppend:
@@ -85,13 +85,16 @@ class PaxosLoglet:
                 segment=self.segment, batch=batch.blob, opens=opens, expected_tail=expected, insist=insist
             )
 
-        with nullcontext() if expected_tail is None else self._asking(batch) as asked:
+        with nullcontext() if expected_tail is None else self._tracking(batch) as asked:
             taken = await self._leader.ask(request, "an append", APPEND_SECONDS, asked)
         return range(taken.place, taken.place + batch.count)
 
     @contextmanager
-    def _asking(self, batch: Batch) -> Iterator[set[NodeId]]:
-        """Who is sent a conditional batch, from its first call to the one that has an answer: that must hold for all of them."""
+    def _tracking(self, batch: Batch) -> Iterator[set[NodeId]]:
+        """Nodes that are sent a conditional batch, from its first call to the one that gets an answer.
+
+        A refusal must hold for all of them.
+        """
         name = batch.session, batch.first_sequence
         if name not in self._asked and len(self._asked) >= OFFERS_MAX:
             del self._asked[next(iter(self._asked))]
@@ -109,27 +112,27 @@ class PaxosLoglet:
         return await driver.run()
 
     async def wait_tail(self, past: LogletOffset) -> Tail:
-        """As promised. One replica's word is enough: what it has learned is decided."""
-        courier, clock = QuorumCall(self._environment), self._environment.clock
+        """Wait for the tail to pass `past`; see `Loglet.wait_tail`. One replica is enough: what it has learned is decided."""
+        call, clock = QuorumCall(self._environment), self._environment.clock
         request = WaitLearned(segment=self.segment, past=position_of(past))
         deadline = clock.monotonic() + WAIT_SECONDS
-        for replica in self._nearest.order()[:2]:  # one that is cut off from the others does not hold us up
-            courier.ask(replica, request, None, ANSWER_SECONDS, lambda: True)
-        while (answer := await courier.receive(deadline - clock.monotonic())) is not None:
+        for replica in self._replica_order.order()[:2]:  # two: one may be cut off from the others
+            call.ask(replica, request, None, ANSWER_SECONDS, lambda: True)
+        while (answer := await call.receive(deadline - clock.monotonic())) is not None:
             tail = _tail(answer.outcome)
             if isinstance(tail, Sealed) or tail.tail > past:
                 return tail
-            if clock.monotonic() < deadline - WAIT_SECONDS / 2:  # too many wait there: ask now and then
-                courier.ask(answer.server, request, None, ANSWER_SECONDS, lambda: True, pause=True)
+            if clock.monotonic() < deadline - WAIT_SECONDS / 2:  # answered early as too many wait there: poll
+                call.ask(answer.server, request, None, ANSWER_SECONDS, lambda: True, pause=True)
         return await self.check_tail()
 
     async def read(self, start: LogletOffset, stop: LogletOffset, max_bytes: int) -> Sequence[Placed]:
-        hunt = ReadDriver(self.segment, start, stop, max_bytes, self._environment, self._nearest)
+        driver = ReadDriver(self.segment, start, stop, max_bytes, self._environment, self._replica_order)
         for seconds in READ_SECONDS:
-            if items := await hunt.ask_all(seconds):
+            if items := await driver.ask_all(seconds):
                 return items
-            await self._have_learned(hunt)
-        raise hunt.failure()
+            await self._have_learned(driver)
+        raise driver.failure()
 
     async def seal(self) -> None:
         await self._leader.ask(lambda insist: PaxosSeal(segment=self.segment, insist=insist), "the seal", CHECK_SECONDS)
@@ -142,12 +145,12 @@ class PaxosLoglet:
             return await self._truncate(min(offset, tail.tail))
         except SealedError:
             tail = await self.check_tail()
-            if isinstance(tail, Sealed):  # meanwhile; else it is being dropped
+            if isinstance(tail, Sealed):  # sealed meanwhile; otherwise the loglet is being dropped
                 return await self._trim_sealed(min(offset, tail.tail))
             raise
 
     async def _truncate(self, offset: int) -> LogletOffset:
-        """`offset` is not past the tail."""
+        """Have the leader decide a TRUNCATE; `offset` is not past the tail."""
 
         def request(insist: bool) -> PaxosTruncate:
             return PaxosTruncate(segment=self.segment, offset=offset, insist=insist)
@@ -156,9 +159,9 @@ class PaxosLoglet:
             place = (await self._leader.ask(request, "a trim", CHECK_SECONDS)).place
             if place >= offset:
                 return LogletOffset(place)
-            # A quorum told us of a decision of which its leader has not heard yet; it drops nothing that it does not know of.
+            # A quorum knows of a decision that the leader has not learned yet; it drops nothing that it has not learned.
             await self._settle(position_of(offset - 1))
-        raise UnavailableError(f"trim of loglet {self.segment}: leaders come and go")
+        raise UnavailableError(f"trim of loglet {self.segment}: the leader keeps changing; try again")
 
     async def _settle(self, past: int) -> None:
         def request(insist: bool) -> PaxosSettle:
@@ -167,42 +170,45 @@ class PaxosLoglet:
         await self._leader.ask(request, "settling", SETTLE_SECONDS)
 
     async def _trim_sealed(self, trim_point: int) -> LogletOffset:
-        """Nothing can be appended any more, not even a TRUNCATE: each replica remembers where readers begin."""
+        """Trim a sealed log at a majority of replicas: a sealed log takes no TRUNCATE, so each replica keeps the trim point."""
         while True:
             points = await self._trim_majority(TrimSealed(segment=self.segment, offset=trim_point))
             trim_point = max(points)
             if min(points) == trim_point:
                 return LogletOffset(trim_point)
-            # Somebody's trim has reached a minority: without a majority behind it, the next one to ask may be told less.
-            # Another round comes only with a trim that is newer still, and each is bounded in time.
+            # A newer trim of another client has reached a minority. Without a majority behind it, a later caller could
+            # see a lower trim point. A further round needs a still newer trim, and each round is bounded in time.
 
     async def _trim_majority(self, request: TrimSealed) -> list[int]:
-        courier, points = QuorumCall(self._environment), dict[NodeId, int]()
+        call, points = QuorumCall(self._environment), dict[NodeId, int]()
         deadline = self._environment.clock.monotonic() + CHECK_SECONDS
         for replica in self.config.replicas:
-            courier.ask(replica, request, None, ASK_SECONDS, lambda: True)
+            call.ask(replica, request, None, ASK_SECONDS, lambda: True)
             _TRIMMING.reached()
         while len(points) < self.config.quorum:
-            answer = await courier.receive(deadline - self._environment.clock.monotonic())
+            answer = await call.receive(deadline - self._environment.clock.monotonic())
             if answer is None:
-                raise courier.unavailable(f"trim of loglet {self.segment}")
+                raise call.unavailable(f"trim of loglet {self.segment}")
             points[answer.server] = answer.outcome.trim
         return list(points.values())
 
-    async def _have_learned(self, hunt: ReadDriver) -> None:
-        """Nobody who answered has learned what is to be read. Whoever decided it is about to tell, or else is gone."""
-        if not hunt.is_seen_unlearned:
+    async def _have_learned(self, driver: ReadDriver) -> None:
+        """Wait for, then settle, a position that no answering replica has learned.
+
+        The leader that decided it is about to announce it, or is gone.
+        """
+        if not driver.is_seen_unlearned:
             return
-        if not hunt.has_waited:
-            hunt.has_waited = True
+        if not driver.has_waited:
+            driver.has_waited = True
             await self._environment.clock.sleep(LEARN_SECONDS)
             return
         try:
-            await self._settle(hunt.settles)
+            await self._settle(driver.settle_through)
         except UnavailableError:
-            return  # the hunt says why nobody has it
+            return  # `ReadDriver.failure` gives the reason
 
 
 def _tail(standing: Standing) -> Tail:
-    """What one replica knows: an open tail may lag."""
+    """The tail as one replica knows it; an open tail may lag."""
     return Open(offset_of(standing.learned)) if standing.seal == NOWHERE else Sealed(offset_of(standing.seal))

@@ -1,8 +1,8 @@
-"""What the parts of a replicated log say to each other: proposers (coordinators, fills), replicas, readers, clients.
+"""Messages of a replicated log, between proposers (coordinators, fills), replicas, readers and clients.
 
-The log is that of Apache Mesos: numbered positions, one value each, decided by Paxos. Position 0 never holds data of a user.
-`proposal` is a number that at most one proposer owns for a position: a replica promises a number only once. Every answer of a
-replica says which incarnation of its store speaks (docs/protocols/paxos.md, "Incarnations").
+The log is that of Apache Mesos: numbered positions, one value each, decided by Paxos. Position 0 never holds user data.
+`proposal` is a number that at most one proposer owns for a position: a replica promises a number only once.
+Every answer of a replica carries the incarnation of its store (docs/protocols/paxos.md, "Incarnations").
 """
 
 from __future__ import annotations
@@ -18,32 +18,34 @@ from virtuallog.contract.types import POSITION_MAX, NodeId
 from virtuallog_loglets.paxos.offsets import PLACE_MAX
 
 NOWHERE: Final = -1
-"""A position, offset or proposal that there is none of."""
+"""Stands for no position, no offset or no proposal."""
 NO_NODE: Final = NodeId(NOWHERE)
 """No node."""
 PROPOSAL_MAX: Final = 1 << 62
-"""What can be stored, and counted up from. Replicas take no leaps towards it: `RAISE_MAX` in replica.py."""
+"""Highest proposal that can be stored. Replicas refuse leaps towards it: `RAISE_MAX` in core/replica.py."""
 
-# Of answers, whose numbers go into the next request: an answer with others cannot be read. Requests: checking.py.
+# Validators for numbers in answers, since these go into the next request: an answer outside them cannot be read.
+# Requests are checked in core/validation.py.
 _NUMBER: Final = attrs.validators.and_(attrs.validators.ge(NOWHERE), attrs.validators.le(PROPOSAL_MAX))
 _PLACE: Final = attrs.validators.and_(attrs.validators.ge(NOWHERE), attrs.validators.le(PLACE_MAX + 1))
 _OFFSET: Final = attrs.validators.and_(attrs.validators.ge(0), attrs.validators.le(POSITION_MAX))
 
 
 class Status(enum.IntEnum):
-    """Of a replica. Only a voting one promises and accepts; a position may be learned in any status."""
+    """Status of a replica. Only a voting replica promises and accepts; a replica learns in any status."""
 
     EMPTY = 0
-    """Knows nothing, and cannot say whether a former store knew something."""
+    """Knows nothing, and cannot tell whether a former store of its node knew something."""
     STARTING = 1
-    """Has seen that all others are empty or starting, too."""
+    """Has seen that all other replicas are EMPTY or STARTING."""
     RECOVERING = 2
-    """Catches up with what a quorum of voting replicas has."""
+    """Catches up with a quorum of voting replicas."""
     VOTING = 3
+    """Promises and accepts."""
 
 
 class Verdict(enum.IntEnum):
-    """The three outcomes of a promise or a write. Ignored is no refusal: the same number may be tried again later."""
+    """The three outcomes of a promise or a write. IGNORED is no refusal: the same number may be tried again later."""
 
     ACCEPT = 0
     REJECT = 1
@@ -52,7 +54,7 @@ class Verdict(enum.IntEnum):
 
 @attrs.frozen(kw_only=True)
 class Incarnation:
-    """The newest store of a node that somebody has heard of, for one log."""
+    """The newest store of a node that the sender has heard of, for one log."""
 
     node: NodeId
     incarnation: int
@@ -63,26 +65,27 @@ Incarnations: TypeAlias = tuple[Incarnation, ...]
 
 @attrs.frozen(kw_only=True)
 class PaxosRecord:
-    """One position, as a replica keeps it."""
+    """The record that a replica keeps for one position."""
 
     position: int
     promised: int
+    """Highest proposal promised at this position."""
     performed: int = NOWHERE
-    """The proposal with which `value` was accepted."""
+    """Proposal with which `value` was accepted; NOWHERE if none was."""
     value: bytes = b""
-    """See values.py; empty if nothing was accepted here."""
+    """Accepted value, encoded as in core/values.py; empty if none was accepted."""
     learned: bool = False
     """`value` is decided."""
 
 
 @attrs.frozen(kw_only=True)
 class Standing:
-    """A replica at one moment. All of it is durable, but for `learned`, which is merely true."""
+    """The state of a replica at one moment. All of it is durable except `learned`, which is merely true."""
 
     status: Status
     incarnation: int
     promised: int = attrs.field(validator=_NUMBER)
-    """The implicit promise."""
+    """The implicit promise: the proposal promised for all positions without a record."""
     begin: int = attrs.field(validator=_PLACE)
     """First position that is not truncated."""
     learned: int = attrs.field(validator=_PLACE)
@@ -90,21 +93,23 @@ class Standing:
     end: int = attrs.field(validator=_PLACE)
     """Highest position promised or written here; 0 in an empty log."""
     uniform_from: int
-    """From here through `end` every position was accepted with the proposal `uniform`, and none is missing or known to be decided;
-    end + 1 if there is no such position."""
+    """First position from which all through `end` were accepted with the proposal `uniform`. None of them is missing or
+    known to be decided. It is end + 1 if there is no such position."""
     uniform: int
+    """Proposal of the positions from `uniform_from` on; NOWHERE if there are none."""
     seal: int = attrs.field(default=NOWHERE, validator=_PLACE)
-    """Position of the SEAL if it is learned, with everything below: the log is closed, there, for good."""
+    """Position of the SEAL, if the SEAL and everything below are learned: the log is closed there for good.
+    NOWHERE otherwise."""
     seal_seen: int = attrs.field(default=NOWHERE, validator=_PLACE)
     """Lowest position at which a SEAL is accepted here, decided or not."""
     trim: int = attrs.field(default=0, validator=_OFFSET)
-    """Offset in the loglet below which readers see nothing any more."""
+    """Loglet offset below which readers see nothing any more."""
     coordinator: NodeId = NO_NODE
-    """Who leads, as far as is known here: who was promised the highest number, or says that he was."""
+    """Leader as far as this replica knows: the node that was promised the highest number, or that claims so."""
     incarnations: Incarnations = ()
-    """As in other answers: whoever infers from what several accepted that it is decided counts no older store."""
+    """Newest stores of other nodes, as in all answers. A check that counts acceptances must not count older stores."""
     full: bool = False
-    """The disk is nearly full: no more data are accepted here. Told in the answer to `GetStanding` only."""
+    """True if the disk is nearly full and accepts no more data. Set in the answer to `GetStanding` only."""
 
 
 # -- to replicas ------------------------------------------------------------------------------------------------------
@@ -112,24 +117,29 @@ class Standing:
 
 @attrs.frozen(kw_only=True)
 class Promised:
+    """Answer of a replica to `Promise`."""
+
     verdict: Verdict
     proposal: int = attrs.field(validator=_NUMBER)
-    """ACCEPT: the number promised. REJECT: the one that is in the way. IGNORED: the number asked for."""
+    """ACCEPT: the number promised. REJECT: the higher number that was promised. IGNORED: the number asked for."""
     end: int = attrs.field(validator=_PLACE)
-    """Of an implicit promise: the replica's `end`."""
+    """Highest position of the replica; used after an implicit promise."""
     records: tuple[PaxosRecord, ...]
-    """Of an explicit promise: what was there before it, for each position asked for that had anything accepted or learned.
-    A truncated position counts as a learned NOP with a tombstone."""
+    """Explicit promise: the earlier record of each requested position that has an accepted or learned value.
+    A truncated position appears as a learned NOP with a tombstone."""
     incarnation: int
     incarnations: Incarnations
     coordinator: NodeId = NO_NODE
-    """REJECT: who was promised the number in the way, if that is known."""
+    """REJECT: the node that was promised the higher number, if known."""
 
 
 @attrs.frozen(kw_only=True)
 class Promise(Request[Promised]):
-    """Proposer to replica: promise `proposal`. Without positions (`first` NOWHERE): for every position that has no record of its
-    own, the implicit promise. With: for each position from `first` up to and without `stop`, the explicit one."""
+    """Proposer to replica: promise `proposal`.
+
+    Without positions (`first` NOWHERE) it asks for the implicit promise, which holds for every position without a record.
+    With positions it asks for the explicit promise of each position in [first, stop).
+    """
 
     segment: SegmentId
     proposal: int
@@ -140,8 +150,10 @@ class Promise(Request[Promised]):
 
 @attrs.frozen(kw_only=True)
 class Decided:
-    """All positions from `first` up to and without `stop` are decided, each with `proposal`: whoever has accepted something there
-    with this number or a higher one has accepted the decision."""
+    """Statement that all positions in [first, stop) are decided, each with `proposal`.
+
+    A replica that accepted a value there with this number or a higher one has accepted the decision.
+    """
 
     proposal: int
     first: int
@@ -153,12 +165,14 @@ NOTHING_DECIDED: Final = Decided(proposal=NOWHERE, first=0, stop=0)
 
 @attrs.frozen(kw_only=True)
 class PaxosWritten:
+    """Answer of a replica to `PaxosWrite`."""
+
     verdict: Verdict
     proposal: int = attrs.field(validator=_NUMBER)
     end: int = attrs.field(validator=_PLACE)
     records: tuple[PaxosRecord, ...]
-    """ACCEPT: the decision, for each position of the request that is learned. These were not accepted with the number of the
-    request, whatever their value is. Else nothing."""
+    """ACCEPT: the decision of each requested position that is already learned. These were not accepted with the number of
+    the request, even if the value is the same. Otherwise empty."""
     incarnation: int
     incarnations: Incarnations
     coordinator: NodeId = NO_NODE
@@ -166,7 +180,10 @@ class PaxosWritten:
 
 @attrs.frozen(kw_only=True)
 class PaxosWrite(Request[PaxosWritten]):
-    """Proposer to replica: accept `values` at consecutive positions from `first` on, all or none. Durable before the answer."""
+    """Proposer to replica: accept `values` at consecutive positions from `first` on, all or none.
+
+    Accepted values are durable before the answer.
+    """
 
     segment: SegmentId
     proposal: int
@@ -178,48 +195,55 @@ class PaxosWrite(Request[PaxosWritten]):
 
 @attrs.frozen(kw_only=True)
 class Learn(Request[Standing]):
-    """Anybody who knows to replica: these positions are decided. Taken in any status. `records` are learned ones."""
+    """Any node that knows, to replica: these positions are decided. Taken in any status; `records` are learned ones."""
 
     segment: SegmentId
     decided: Decided = NOTHING_DECIDED
     records: tuple[PaxosRecord, ...] = ()
     coordinator: NodeId = NO_NODE
     rebuilds: bool = False
-    """From whoever copies a closed log to this node, which the chain does not name, or names with a later data directory: a
-    replica is made here, if there is none. It learns, and never votes: it is of use once it has learned everything up to the
-    SEAL. A `Learn` of nothing is answered as well."""
+    """True from a node that copies a closed log here. A replica is made if there is none: the chain does not name this
+    node, or names it with a later data directory. That replica learns and never votes; it is of use once it has learned
+    everything up to the SEAL. An empty `Learn` is answered as well."""
 
 
 @attrs.frozen(kw_only=True)
 class PaxosRecovered:
+    """Answer of a replica to `PaxosRecover`."""
+
     status: Status
     promised: int = attrs.field(validator=_NUMBER)
     begin: int = attrs.field(validator=_PLACE)
     end: int = attrs.field(validator=_PLACE)
     incarnation: int
     incarnations: Incarnations
-    """Includes the asker's, which is durable here from now on."""
+    """Newest stores known here. Includes the caller's, which is durable here from now on."""
     trim: int = attrs.field(default=0, validator=_OFFSET)
 
 
 @attrs.frozen(kw_only=True)
 class PaxosRecover(Request[PaxosRecovered]):
-    """A replica that does not vote (or catches up without leading) to all: how far are you? The answer of a voting replica counts."""
+    """Request for the extent of the log, to all replicas, from one that does not vote or that catches up without leading.
+
+    Only answers of voting replicas count.
+    """
 
     segment: SegmentId
     node: NodeId
     incarnation: int
-    """Of the asker; NOWHERE: it has forgotten nothing and only wants to catch up."""
+    """Incarnation of the caller's store; NOWHERE if it has forgotten nothing and only catches up."""
 
 
 @attrs.frozen(kw_only=True)
 class GetStanding(Question[Standing]):
+    """Request for the state of a replica."""
+
     segment: SegmentId
 
 
 @attrs.frozen(kw_only=True)
 class WaitLearned(Question[Standing]):
-    """Answered once `learned` is above `past`, or the log is sealed, or some seconds have gone by."""
+    """Long poll: answered once `learned` is above `past`, or the log is sealed, or some seconds have passed."""
 
     segment: SegmentId
     past: int
@@ -227,15 +251,20 @@ class WaitLearned(Question[Standing]):
 
 @attrs.frozen(kw_only=True)
 class PaxosRecords:
+    """Answer of a replica to `ReadRecords`."""
+
     records: tuple[PaxosRecord, ...]
-    """Ascending, learned ones only, without a hole from the first to the last."""
+    """Learned records, ascending, without a hole."""
     standing: Standing
 
 
 @attrs.frozen(kw_only=True)
 class ReadRecords(Question[PaxosRecords]):
-    """Learned records from `first` on, below `stop`: at least one if `first` is learned here, then as many as fit in about
-    `max_bytes`. None at all: truncated (`first` below `standing.begin`), or not learned here."""
+    """Request for learned records in [first, stop).
+
+    The answer has at least one record if `first` is learned, then as many as fit in about `max_bytes`. It has none if
+    `first` is truncated (below `standing.begin`) or not learned here.
+    """
 
     segment: SegmentId
     first: int
@@ -245,7 +274,7 @@ class ReadRecords(Question[PaxosRecords]):
 
 @attrs.frozen(kw_only=True)
 class TrimSealed(Request[Standing]):
-    """Of a sealed log, where nothing can be appended any more: drop what lies below the loglet offset `offset`."""
+    """Request to drop everything below the loglet offset `offset` of a sealed log, which takes no TRUNCATE any more."""
 
     segment: SegmentId
     offset: int
@@ -256,13 +285,13 @@ class TrimSealed(Request[Standing]):
 
 @attrs.frozen(kw_only=True)
 class CoordinatorReply:
-    """What became of a request to a coordinator: done, or `elsewhere`: nothing was done, this node does not lead."""
+    """Answer of a coordinator: the request is done, or nothing was done as this node does not lead (*elsewhere*)."""
 
     place: int
     """Append: loglet offset of the first entry. Truncate: the effective trim point. Seal: the offset where the loglet ends.
-    Settle: first loglet offset that is not written. NOWHERE: ask elsewhere."""
+    Settle: first loglet offset that is not written. NOWHERE: ask another node."""
     coordinator: NodeId
-    """Who may lead, as far as this node knows."""
+    """Node that may lead, as far as this node knows."""
 
 
 @attrs.frozen(kw_only=True)
@@ -274,7 +303,7 @@ class PaxosAppend(Request[CoordinatorReply]):
     opens: bool
     expected_tail: int = NOWHERE
     insist: bool = False
-    """Nobody who was said to lead has answered: stand for election rather than say who might."""
+    """True if no node that was said to lead has answered: the node stands for election instead of naming a leader."""
 
 
 @attrs.frozen(kw_only=True)
@@ -287,7 +316,10 @@ class PaxosSeal(Request[CoordinatorReply]):
 
 @attrs.frozen(kw_only=True)
 class PaxosTruncate(Request[CoordinatorReply]):
-    """Client to coordinator: decide that readers see nothing below the loglet offset `offset`. On a sealed log: SealedError."""
+    """Client to coordinator: decide that readers see nothing below the loglet offset `offset`.
+
+    On a sealed log the answer is SealedError.
+    """
 
     segment: SegmentId
     offset: int
@@ -300,5 +332,5 @@ class PaxosSettle(Request[CoordinatorReply]):
 
     segment: SegmentId
     past: int = NOWHERE
-    """A position that the client has seen at some replica: decide everything through it. NOWHERE: none."""
+    """Position that the client has seen at some replica: everything through it is to be decided. NOWHERE if none."""
     insist: bool = False

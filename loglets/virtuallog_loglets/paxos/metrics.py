@@ -1,8 +1,8 @@
-"""What the replicas and coordinators of a node tell about themselves.                                            Pure.
+"""Metrics of the replicas and coordinators of a node.
 
-Figures are added per group, position, election or catch-up, never per entry; those of all logs on a node add up. Places are those of
-the newest log here. One `PaxosMetrics` belongs to a node: its ReplicaService makes it, and each LocalReplica carries it to
-whoever works on it (`replica.meter`).
+Counters grow per group, position, election or catch-up, never per entry. Those of all logs on a node add up; positions
+are those of the newest log. One `PaxosMetrics` belongs to a node: its ReplicaService makes it, and each LocalReplica
+carries it as `replica.meter`.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from virtuallog_loglets.paxos.messages import NOWHERE, Standing, Status
 
 
 class ElectionOutcome(enum.Enum):
-    """How one ended."""
+    """End of an election; the values are label values."""
 
     ELECTED = "elected"
     REJECTED = "rejected"
     UNDECIDED = "undecided"
-    """Too few replicas answered, or vote; or it could not catch up."""
+    """Too few replicas answered or vote, or the candidate could not catch up."""
 
 
 class ProposerPhase(enum.Enum):
-    """Of a round that met a higher number."""
+    """Phase of a round that met a higher number."""
 
     PROMISE = "promise"
     WRITE = "write"
 
 
 class CatchUpSource(enum.Enum):
-    """How a position that a replica had missed came to it."""
+    """Source of a position that a replica had missed."""
 
     COPIED = "copied"
     FILLED = "filled"
@@ -91,7 +91,7 @@ _SYNC_SECONDS: Final = partial(_histogram, "sync_seconds", "One write of a group
 
 @attrs.define(eq=False)
 class PaxosMetrics:
-    """Counts for one node."""
+    """Counters and histograms of one node."""
 
     elections: Counters = attrs.field(factory=_ELECTIONS)
     rejects: Counters = attrs.field(factory=_REJECTS)
@@ -104,49 +104,49 @@ class PaxosMetrics:
     group_requests: Histogram = attrs.field(factory=_GROUP_REQUESTS)
     sync_seconds: Histogram = attrs.field(factory=_SYNC_SECONDS)
 
-    # -- what services call -------------------------------------------------------------------------------------------
+    # -- called by the drivers ----------------------------------------------------------------------------------------
 
-    def stood(self, outcome: ElectionOutcome) -> None:
-        """An election is over; ELECTED is told once appends are taken."""
+    def election_ended(self, outcome: ElectionOutcome) -> None:
+        """Count an election that is over; ELECTED is counted once appends are taken."""
         self.elections.add(outcome.value)
 
     def rejected(self, phase: ProposerPhase) -> None:
-        """A round met a higher number."""
+        """Count a round that met a higher number."""
         self.rejects.add(phase.value)
 
-    def went_to_catch_up(self) -> None:
-        """One call of `catch_up` that found something missing."""
+    def catch_up_started(self) -> None:
+        """Count a call of `catch_up` that found something missing."""
         self.catch_ups.value += 1
 
-    def got(self, how: CatchUpSource, positions: int) -> None:
-        """A replica here has learned what it had missed."""
+    def positions_caught_up(self, how: CatchUpSource, positions: int) -> None:
+        """Count positions that a replica here had missed and has learned."""
         self.caught_up.add(how.value, amount=positions)
 
     def truncated(self) -> None:
-        """`begin` has moved on."""
+        """Count a truncation: `begin` has moved on."""
         self.truncations.value += 1
 
     def recovered(self) -> None:
-        """A replica has become VOTING."""
+        """Count a replica that has become VOTING."""
         self.recoveries.value += 1
 
     def committed(self, size_bytes: int, seconds: float) -> None:
-        """A position is decided that a coordinator here has written."""
+        """Observe a decided position that a coordinator here has written."""
         self.commit_seconds.observe(seconds)
         self.value_bytes.observe(size_bytes)
 
     def synced(self, requests: int, seconds: float) -> None:
-        """A group is durable."""
+        """Observe a group that is durable."""
         self.group_requests.observe(requests)
         self.sync_seconds.observe(seconds)
 
-    # -- what is told -------------------------------------------------------------------------------------------------
+    # -- reports ------------------------------------------------------------------------------------------------------
 
     def metrics(self, standings: Sequence[Standing]) -> list[MetricFamily]:
-        """As of now.
+        """Metric families with the current values.
 
         Args:
-            standings: of all replicas here, oldest log first.
+            standings: states of all replicas here, oldest log first.
         """
         own = (
             self.elections, self.rejects, self.catch_ups, self.caught_up, self.truncations, self.recoveries,
@@ -156,7 +156,11 @@ class PaxosMetrics:
 
 
 def leader_families(positions_in_flight: Sequence[int]) -> list[MetricFamily]:
-    """Of the coordinators here that take appends: for each, the positions that it has written and that are not decided."""
+    """Metric families of the coordinators of a node.
+
+    Args:
+        positions_in_flight: for each coordinator that takes appends, the positions that are written and not decided.
+    """
     return [
         metrics.gauge(
             f"{_PREFIX}_coordinators_leading", "Coordinators here that take appends.", len(positions_in_flight)
@@ -166,7 +170,7 @@ def leader_families(positions_in_flight: Sequence[int]) -> list[MetricFamily]:
 
 
 def standalone_families(name: str, recovered: bool, ensemble_size: int) -> list[MetricFamily]:
-    """The two figures that Mesos has of a log that is used by itself; see `Log.metrics`."""
+    """The two metrics that Mesos has for a log used by itself; see `Log.metrics`."""
     return [
         metrics.gauge(f"{name}_recovered", "1 once the replica of this log votes.", recovered),
         metrics.gauge(f"{name}_ensemble_size", "Replicas that take part; quorum <= this < 2 * quorum.", ensemble_size),
@@ -174,7 +178,7 @@ def standalone_families(name: str, recovered: bool, ensemble_size: int) -> list[
 
 
 def _places(standings: Sequence[Standing]) -> list[MetricFamily]:
-    """Where the newest log here stands; no samples if there is none."""
+    """Positions of the newest log here; no samples if there is no log."""
     newest = standings[-1:]
     voting = [standing.status is Status.VOTING for standing in standings]
     return [

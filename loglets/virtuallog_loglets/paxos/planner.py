@@ -1,4 +1,4 @@
-"""Chooses replicas and first coordinator of a new log of replicas, and describes a closed one on other nodes.      Pure.
+"""Choice of replicas and first coordinator of a new log, and the config of a closed one on other nodes.
 
 The rules are those of `virtuallog.contract.placement`.
 """
@@ -24,11 +24,11 @@ SETTINGS: Final = {
     "replicas": f"how many there are, if servers are not named; {placement.REPLICAS_DEFAULT} at first",
     "coordinator": "which replica begins to order; later they elect one",
 }
-"""What an operator may set, and what it means."""
+"""Settings that an operator may give, with their help texts."""
 
 
 def plan(cluster: Cluster, settings: Mapping[str, str], previous: bytes | None) -> PaxosConfig:
-    """See `LogletProvider.plan`."""
+    """Plan a new log; see `LogletProvider.plan`."""
     placement.check_names(KIND, settings, SETTINGS)
     former = decode_untrusted(previous) if previous is not None else None
     replicas = placement.choose_servers(cluster, settings, former.replicas if former else (), REPLICA)
@@ -37,7 +37,7 @@ def plan(cluster: Cluster, settings: Mapping[str, str], previous: bytes | None) 
 
 
 def move(segment: SegmentId, config: PaxosConfig, servers: Sequence[NodeId]) -> PaxosConfig:
-    """See `ReplicatedProvider.move`."""
+    """Config of a closed log on other nodes; see `ReplicatedProvider.move`."""
     chosen = placement.check_move(config.replicas, servers)
     coordinator = config.coordinator if config.coordinator in chosen else chosen[0]
     return attrs.evolve(config, replicas=chosen, coordinator=coordinator, loglet=config.loglet or segment)
@@ -46,8 +46,10 @@ def move(segment: SegmentId, config: PaxosConfig, servers: Sequence[NodeId]) -> 
 def _coordinator(
     cluster: Cluster, settings: Mapping[str, str], replicas: Sequence[NodeId], former: PaxosConfig | None
 ) -> NodeId:
-    """One of the replicas, as only their nodes have what a leader must know. The former one, then the planner's node, which
-    answers for sure; then any that lives."""
+    """First coordinator: one of the replicas, as only their nodes hold what a leader must know.
+
+    Prefers the former coordinator, then the planner's node, which surely answers, then any living node.
+    """
     if "coordinator" in settings:
         node = placement.parse_node("coordinator", settings["coordinator"])
         chosen = placement.living("coordinator", cluster, node, REPLICA).node

@@ -1,4 +1,4 @@
-"""Replicated logs as a pluggable kind: plans them, opens clients of them, runs their roles on nodes, moves closed ones."""
+"""The kind `paxos`: plans replicated logs, opens clients, runs the roles of a node and moves closed logs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from virtuallog.contract.types import LogletOffset, NodeId
 from virtuallog_loglets.paxos import diagnosis, planner, wire
 from virtuallog_loglets.paxos.config import KIND, decode_untrusted
 from virtuallog_loglets.paxos.drivers.coordinator_service import CoordinatorService
+from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
 from virtuallog_loglets.paxos.drivers.replica_maintenance import maintain_replica
-from virtuallog_loglets.paxos.drivers.replica_service import LocalReplica, ReplicaService
+from virtuallog_loglets.paxos.drivers.replica_service import ReplicaService
 from virtuallog_loglets.paxos.drivers.rereplication import PIECE_BYTES, PaxosRereplication
 from virtuallog_loglets.paxos.loglet import PaxosLoglet
 from virtuallog_loglets.paxos.metrics import leader_families
@@ -28,14 +29,17 @@ from virtuallog_loglets.paxos.metrics import leader_families
 
 @attrs.define(eq=False)
 class PaxosProvider:
-    """See `virtuallog.contract.provider.LogletProvider` and `virtuallog.contract.provider.ReplicatedProvider`. One object serves at most one node."""
+    """Provider of paxos loglets. One object serves at most one node.
+
+    Implements `LogletProvider` and `ReplicatedProvider` of `virtuallog.contract.provider`.
+    """
 
     color: ClassVar = "orange"
     trials: ClassVar[Mapping[str, Mapping[str, str]]] = {"paxos": {"servers": "1,2,3"}}
     crash_area: ClassVar = "replicas, coordinators and clients of a paxos loglet"
 
     piece_bytes: int = PIECE_BYTES
-    """How much of a closed log is copied in one step."""
+    """Bytes of a closed log that are copied in one step."""
     _replicas: ReplicaService | None = attrs.field(default=None, init=False)
     _coordinators: CoordinatorService | None = attrs.field(default=None, init=False)
 
@@ -45,7 +49,7 @@ class PaxosProvider:
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """See `virtuallog.contract.provider.SupportsSettings`."""
+        """Settings and their help texts; see `virtuallog.contract.provider.SupportsSettings`."""
         return planner.SETTINGS
 
     @property
@@ -58,16 +62,16 @@ class PaxosProvider:
 
     @property
     def replicas(self) -> ReplicaService | None:
-        """This node's replicas, once `serve` has started them: for tools that look inside."""
+        """Replicas of this node, for tools that inspect them; None before `serve` has started them."""
         return self._replicas
 
     @property
     def coordinators(self) -> CoordinatorService | None:
-        """The same of its coordinators."""
+        """Coordinators of this node, for tools that inspect them; None before `serve` has started them."""
         return self._coordinators
 
     def metrics(self) -> Sequence[MetricFamily]:
-        """Of this node's roles, once `serve` has started them. See `virtuallog.contract.metrics.MetricsSource`."""
+        """Metrics of this node's roles; empty before `serve`. See `virtuallog.contract.metrics.MetricsSource`."""
         replicas = self._replicas.metrics() if self._replicas is not None else []
         return [
             *replicas,
@@ -87,7 +91,7 @@ class PaxosProvider:
         return PaxosLoglet(decoded.loglet or segment, decoded, environment)
 
     async def serve(self, environment: NodeEnvironment) -> Handlers:
-        """Both roles: a node is named in a config as a replica, and any replica's node may lead."""
+        """Run both roles, replica and coordinator: the node of any replica may lead."""
         coordinators = CoordinatorService(environment, self._require_replicas)
 
         def made(replica: LocalReplica) -> None:
@@ -105,7 +109,7 @@ class PaxosProvider:
             await self._replicas.forget(lowest_live_version)
 
     async def sweep_loglets(self, horizon: int, live: Collection[SegmentId]) -> None:
-        """See `virtuallog.contract.provider.SupportsSweep`."""
+        """Drop dead loglets, recreate lost replicas; see `virtuallog.contract.provider.SupportsSweep`."""
         if self._coordinators is not None:
             self._coordinators.sweep_loglets(horizon, live)
         if self._replicas is not None:
@@ -114,7 +118,7 @@ class PaxosProvider:
             await self._replicas.refresh_holders(live)
 
     async def explain(self, segment: SegmentId, config: bytes, environment: Environment) -> Sequence[Evidence]:
-        """See `virtuallog.contract.provider.SupportsDiagnosis`."""
+        """Evidence about the loglet; see `virtuallog.contract.provider.SupportsDiagnosis`."""
         decoded = decode_untrusted(config)
         return await diagnosis.explain(decoded.loglet or segment, decoded, environment)
 
@@ -125,14 +129,14 @@ class PaxosProvider:
     # -- closed loglets on other nodes ----------------------------------------------------------------------------
 
     def placement(self, config: bytes) -> Placement:
-        """Any replica may order, so nobody has to be replaced at once."""
+        """Nodes that hold the loglet. Any replica may order, so no single node has to be replaced at once."""
         return Placement(groups=(decode_untrusted(config).replicas,), role=planner.REPLICA)
 
     def loglets(self, segment: SegmentId, config: bytes) -> RetainedLoglets:
         return {decode_untrusted(config).loglet or segment: (self.kind, config)}
 
     async def partial_copies(self, segment: SegmentId, config: bytes, environment: Environment) -> Collection[NodeId]:
-        """See `virtuallog.contract.provider.ReportsPartialCopies`: replicas that recover, wait for a copy, or do not answer."""
+        """Replicas that recover, wait for a copy or do not answer; see `virtuallog.contract.provider.ReportsPartialCopies`."""
         decoded = decode_untrusted(config)
         return await diagnosis.partial_replicas(decoded.loglet or segment, decoded, environment)
 

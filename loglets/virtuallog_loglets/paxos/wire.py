@@ -1,7 +1,7 @@
-"""Pairs the messages of a replicated log with the methods of its Cap'n Proto interfaces.
+"""Cap'n Proto interfaces of a replicated log: pairs messages with methods.
 
-A learned record is believed: it is taken in without a vote. So `learn` is for administrators, as a native repair is, and for
-nodes, which are trusted with more than that.
+A learned record is believed: a replica takes it in without a vote. So `learn` is for administrators, as a native
+repair is, and for nodes, which are trusted with more than that.
 """
 
 from __future__ import annotations

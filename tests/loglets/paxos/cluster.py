@@ -61,7 +61,7 @@ class Cluster(LogletCluster[PaxosProvider, PaxosConfig]):
 
 @asynccontextmanager
 async def running_cluster(nodes: int = 3, seed: int = 1, quality: LinkQuality | None = None) -> AsyncIterator[Cluster]:
-    """A cluster whose nodes serve."""
+    """A running cluster of nodes."""
     source = random.Random(seed)
     timeline = Timeline()
     async with trio.open_nursery() as nursery:

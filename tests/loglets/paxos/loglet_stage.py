@@ -50,7 +50,7 @@ Script: TypeAlias = Callable[[NodeId, Any], Any]
 
 @attrs.define
 class Stage:
-    """The world of one client: services whose other side is a script."""
+    """Environment of one client; a script answers its calls."""
 
     script: Script
     clock: SimulatedClock = attrs.field(factory=lambda: SimulatedClock(Process(NodeId(99))))

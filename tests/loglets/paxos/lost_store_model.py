@@ -41,7 +41,7 @@ SEGMENT: Final = SegmentId(1, 1)
 
 @attrs.frozen
 class Fixes:
-    """What the model heeds. All of it, if nobody says otherwise."""
+    """Rules that the model follows; all of them by default."""
 
     recovers_promise: bool = True
     drops_former_votes: bool = True
@@ -60,7 +60,7 @@ class Leader:
 
     proposal: int
     position: int
-    """Where it writes next."""
+    """Position of the next write."""
 
 
 @attrs.define(eq=False)
@@ -73,7 +73,7 @@ class Model:
     replicas: dict[NodeId, Replica] = attrs.field(factory=dict)
     bag: list[Callable[[], None]] = attrs.field(factory=list)
     decided: dict[int, bytes] = attrs.field(factory=dict)
-    """What proposers counted."""
+    """Votes that proposers counted."""
     stores: int = 0
     values: int = 0
     leaders: list[Leader] = attrs.field(factory=list)
@@ -118,7 +118,7 @@ class Model:
             self.stand(node)
         elif chance < 0.8:
             self.fill(node, self.random.randrange(1, self.replicas[node].end + 2))
-        elif len(silent) < self.quorum - 1 or chance < 0.81:  # more losses than that, and nobody recovers
+        elif len(silent) < self.quorum - 1 or chance < 0.81:  # with more losses no replica recovers
             self.lose(node)
 
     def lose(self, node: NodeId) -> None:
@@ -138,13 +138,13 @@ class Model:
         self._round(Promise(segment=SEGMENT, proposal=number, coordinator=node), elected)
 
     def append(self, leader: Leader) -> None:
-        """One value more. It goes on whatever comes of it: it has not heard of anything."""
+        """Write one more value. The proposer goes on in any case, as it has heard nothing."""
         self.values += 1
         self.write(leader.proposal, leader.position, values.append(b"value %d" % self.values, 0))
         leader.position += 1
 
     def fill(self, node: NodeId, position: int, proposal: int | None = None) -> None:
-        """What was accepted with the highest number, or a NOP."""
+        """Write the value that was accepted with the highest number, or a NOP."""
         number = self.replicas[node].promised + self.random.randrange(1, 4) if proposal is None else proposal
 
         def promised(answers: Sequence[Any]) -> None:
@@ -198,7 +198,7 @@ class Model:
     # -- recovery -----------------------------------------------------------------------------------------------------
 
     def recover(self, node: NodeId) -> None:
-        """Begin it, or go on with it: the range is filled by chance, and by nobody else than a proposer."""
+        """Begin or continue a recovery. The range is filled by chance, and only by proposers."""
         replica, quorum = self.replicas[node], self.following.get(node)
         if quorum is None:
             self._ask_how_far(node)
@@ -248,12 +248,12 @@ class Model:
 
 
 def new_replica(node: NodeId, incarnation: int, status: Status) -> Replica:
-    """With an empty store."""
+    """A replica with an empty store."""
     return Replica(SEGMENT, node, incarnation, status)
 
 
 def answer_of(replica: Replica, request: Any) -> Any:
-    """What is answered, once it is durable, which here takes no time."""
+    """Answer of a replica, once it is durable, which takes no time here."""
     effects = replica.step(request, None)
     answers = [effect.outcome for effect in effects if isinstance(effect, PaxosAnswer)]
     assert len(answers) == 1, f"to {request}: {effects}"

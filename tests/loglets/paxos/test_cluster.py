@@ -155,7 +155,8 @@ async def test_coordinators_that_take_over_from_each_other_lose_nothing(autojump
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_seals_that_race_appends(seed: int, autojump_clock: MockClock) -> None:
-    """Whatever is acknowledged lies below the sealed tail, whoever is asked, and nothing ever comes behind it."""
+    """All acknowledged entries lie below the sealed tail, by the answer of any node, and nothing
+    ever lies behind it."""
     async with running_cluster(seed=seed, quality=LinkQuality(loss=0.01, reorder=0.1)) as cluster:
         cluster.create()
         for node in cluster.nodes.values():
@@ -189,8 +190,8 @@ async def test_seals_that_race_appends(seed: int, autojump_clock: MockClock) -> 
 
 
 async def test_zombies_behind_the_seal_are_never_part_of_the_log(autojump_clock: MockClock) -> None:
-    """A replica that has not heard of the SEAL accepts a write behind it, from a coordinator that has not either. It is
-    acknowledged to nobody, moves no tail and is shown to no reader."""
+    """A replica that has not heard of the SEAL accepts a write behind it, from a coordinator that
+    has not either. The write is never acknowledged, moves no tail and is shown to no reader."""
     async with running_cluster() as cluster:
         cluster.create()
         loglet = cluster.client()
@@ -214,7 +215,8 @@ async def test_zombies_behind_the_seal_are_never_part_of_the_log(autojump_clock:
 
 
 async def test_a_store_that_is_lost_recovers_by_itself(autojump_clock: MockClock) -> None:
-    """Somebody deletes the replica's directory; the node is the same. It votes again once it knows what it might have said."""
+    """The replica's directory is deleted; the node is the same. It votes again once it knows all it
+    may have promised."""
     async with running_cluster() as cluster:
         cluster.create()
         one = writer(cluster.client())
@@ -239,7 +241,7 @@ async def test_a_store_that_is_lost_recovers_by_itself(autojump_clock: MockClock
 
 
 async def test_who_was_away_when_a_log_was_closed_hears_of_it(autojump_clock: MockClock) -> None:
-    """It has no hole, and nobody writes to the log any more. It asks by itself: then a second disk may be lost."""
+    """It has no gap, and the log is not written any more. It asks by itself: then a second disk may be lost."""
     async with running_cluster() as cluster:
         cluster.create()
         one = writer(cluster.client())
@@ -259,7 +261,7 @@ async def test_who_was_away_when_a_log_was_closed_hears_of_it(autojump_clock: Mo
 
 
 async def test_a_trim_that_drops_nothing_new_writes_nothing(autojump_clock: MockClock) -> None:
-    """Who trims to the same place again and again must not make the log longer."""
+    """Repeated trims to the same place must not make the log longer."""
     async with running_cluster() as cluster:
         cluster.create()
         one = writer(cluster.client())

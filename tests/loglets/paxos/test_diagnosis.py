@@ -1,4 +1,4 @@
-"""What replicas say of themselves, and what that comes to: the same tail that a check would tell, from the same answers."""
+"""Diagnosis from the standings of replicas: the same tail that a tail check returns, from the same answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONFIG = PaxosConfig(replicas=NODES, coordinator=NodeId(1))
 
 
 def told(*standings: Standing | None) -> dict[str, Any]:
-    """What these come to, of nodes 1, 2, ...; None: no answer."""
+    """Combined evidence of these answers, of nodes 1, 2, ...; None stands for no answer."""
     outcomes = {node: answer or UnavailableError("no answer") for node, answer in zip(NODES, standings, strict=False)}
     whole = evidence_of_whole(CONFIG, outcomes)
     assert whole.source == COMBINED
@@ -49,7 +49,7 @@ def told(*standings: Standing | None) -> dict[str, Any]:
     ],
 )
 def test_the_tail_is_the_one_that_a_check_tells(standings: Sequence[Standing | None]) -> None:
-    """Of answers that suffice for a check."""
+    """This holds for answers that suffice for a check."""
     (finish,) = checked(*standings)
     assert isinstance(finish, TailEstablished)
     facts = told(*standings)
@@ -84,7 +84,7 @@ def test_what_is_not_decided_is_undecided() -> None:
 
 
 def test_who_leads_is_who_was_promised_most() -> None:
-    """As replicas say; an older promise does not count."""
+    """Replicas name the leader; an older promise does not count."""
     older = attrs.evolve(standing(5), promised=3, coordinator=NodeId(1))
     newer = attrs.evolve(standing(5), promised=4, coordinator=NodeId(2))
 

@@ -1,4 +1,4 @@
-"""Logs that are dropped while somebody on the node still holds on to their replicas."""
+"""Logs that are dropped while tasks of the node still hold their replicas."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from virtuallog_loglets.paxos.messages import GetStanding, Learn, PaxosRecover, 
 
 
 async def test_a_dropped_replica_that_recovers_writes_nothing_any_more() -> None:
-    """Its keeper waits for others while the log is dropped, and then wants to go on. A header that says "learned through 9"
+    """Its maintenance waits for others while the log is dropped, and then wants to go on. A header that says "learned through 9"
     beside no record would keep the node from starting again."""
     node = Node(joined=9)
     async with node.life() as life:
@@ -57,7 +57,8 @@ async def test_what_is_read_while_its_log_is_dropped_is_not_taken_for_lost() -> 
 
 @pytest.mark.parametrize("has_lost_its_store", [False, True])
 async def test_nobody_keeps_a_dropped_log_whole(autojump_clock: MockClock, has_lost_its_store: bool) -> None:
-    """All nodes have dropped it, so nobody is left who could tell: the keepers end by themselves, and ask nobody any more."""
+    """All nodes have dropped it, so no peer could report that: the maintenance tasks end by
+    themselves and ask no more."""
     async with running_cluster() as cluster:
         cluster.create()
         await writer(cluster.client()).append(b"x")

@@ -52,8 +52,9 @@ from virtuallog_loglets.paxos.messages import (
 async def test_a_coordinator_that_dies_between_the_write_and_its_answer(
     stage: Stage, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """The batch is decided and nobody was told. The next one is asked first whether it knows who leads, then to lead; it finds
-    the batch where it is, so the append succeeds, once, at the place it has."""
+    """The batch is decided and was not acknowledged. The next node is asked first whether it knows
+    the leader, then to lead. It finds the batch at its place, so the append succeeds, once, at
+    that place."""
     stage.script = lambda node, request: (
         SILENT if node == ONE else taken(4 * SLOT) if request.insist else elsewhere(ONE)
     )
@@ -67,7 +68,7 @@ async def test_a_coordinator_that_dies_between_the_write_and_its_answer(
 async def test_all_that_was_in_flight_goes_to_the_same_successor(
     stage: Stage, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """One client, several batches, one leader that falls silent: nobody insists at two nodes."""
+    """One client has several batches in flight and one leader falls silent: it never insists at two nodes."""
     leaders: set[NodeId] = set()
 
     def script(node: NodeId, request: Any) -> Any:
@@ -124,7 +125,7 @@ async def test_on_the_wrong_side_of_a_partition_an_append_is_given_up(
 async def test_a_leader_that_has_no_room_is_asked_again(
     stage: Stage, what: str, error: VirtualLogError, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Nothing was done, and it goes on to lead: nobody else is asked to, and the caller hears of nothing."""
+    """Nothing was done, and the node keeps the lead: no other node is asked to lead, and the caller gets no error."""
     full_until = 0.8
     seen: set[bool] = set()
 
@@ -154,7 +155,7 @@ async def test_a_leader_that_has_no_room_is_asked_again(
 async def test_a_log_without_room_is_unavailable(
     stage: Stage, what: str, error: VirtualLogError, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """That is what callers know what to do about; `OverloadedError` is for appends alone."""
+    """Callers know what to do about `UnavailableError`; `OverloadedError` is for appends alone."""
     stage.script = lambda node, request: (
         standing(2, learned=3 if what == "trim" else 1) if isinstance(request, GetStanding | WaitLearned) else error
     )
@@ -206,7 +207,8 @@ async def test_a_seal_that_races_an_append(stage: Stage, autojump_clock: trio.te
 async def test_a_conditional_append_is_not_refused_for_good_while_a_copy_is_under_way(
     stage: Stage, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """What was sent to the first leader may arrive when the tail has come to fit. A tail that has passed stays past."""
+    """The copy at the first leader may arrive when the tail has come to fit. A tail beyond the
+    expected one stays so."""
     stage.script = lambda node, request: SILENT if node == ONE else TailMismatchError(9 * SLOT, found[0])
 
     found = [4 * SLOT]
@@ -223,8 +225,9 @@ async def test_a_conditional_append_is_not_refused_for_good_while_a_copy_is_unde
 async def test_a_conditional_append_is_refused_for_good_by_the_only_one_who_has_it(
     stage: Stage, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Who asks again after a call without an answer gets there by another coordinator. That one knows nothing of the first copy,
-    which may wait for an election elsewhere: whoever is told "nothing was done" could find the entry in the log."""
+    """A repeated call after a missing answer may reach another coordinator. That one knows nothing
+    of the first copy, which may wait for an election elsewhere: a client told "nothing was done"
+    could find the entry in the log."""
     loglet, expected = stage.loglet(), LogletOffset(9 * SLOT)
     stage.script = lambda node, request: SILENT
     with pytest.raises(UnavailableError):
@@ -243,7 +246,7 @@ async def test_a_conditional_append_is_refused_for_good_by_the_only_one_who_has_
 async def test_a_conditional_append_that_was_sent_on_is_not_refused_for_good(
     stage: Stage, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Networks double calls: whoever has sent the first copy on may take the second one, once it leads."""
+    """Networks duplicate calls: a node that has sent the first copy on may take the second one, once it leads."""
     answers = {ONE: elsewhere(TWO), TWO: TailMismatchError(9 * SLOT, 4 * SLOT)}
     stage.script = lambda node, request: answers[node]
 
@@ -262,7 +265,7 @@ async def test_a_conditional_append_that_was_sent_on_is_not_refused_for_good(
 
 
 async def test_a_seal_finds_another_leader(stage: Stage, autojump_clock: trio.testing.MockClock) -> None:
-    """With two of three it is done."""
+    """The seal is done with two of three replicas."""
     stage.script = lambda node, request: SILENT if node == ONE else taken(9) if request.insist else elsewhere(ONE)
 
     await stage.loglet().seal()
@@ -302,7 +305,7 @@ async def test_a_leader_that_lags_behind_a_tail_does_not_shorten_a_trim(
 async def test_a_trim_of_a_sealed_log_has_a_majority_behind_it(
     stage: Stage, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """A former trim had reached one replica only: that is the trim point now, and a majority is told."""
+    """A former trim had reached one replica only: that is the trim point now, and a majority stores it."""
     trims = {ONE: 7, TWO: 0, THREE: 0}
 
     def script(node: NodeId, request: Any) -> Any:

@@ -45,8 +45,9 @@ async def test_a_reader_below_the_truncation(stage: Stage, autojump_clock: trio.
 async def test_what_nobody_has_learned_is_settled_before_it_is_read(
     stage: Stage, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Decided, and its coordinator died before it told anybody. It is settled no further than somebody has seen, although the
-    reader asks for more: settling fills what is free."""
+    """The position is decided, and its coordinator died before it announced that. It is settled no
+    further than a replica has seen, although the reader asks for more: settling fills free
+    positions."""
     settled: list[PaxosSettle] = []
 
     def script(node: NodeId, request: Any) -> Any:
@@ -62,7 +63,7 @@ async def test_what_nobody_has_learned_is_settled_before_it_is_read(
 
 
 async def test_a_reader_beyond_the_tail_fills_nothing(stage: Stage, autojump_clock: trio.testing.MockClock) -> None:
-    """Nobody knows of the position: there is nothing to settle."""
+    """No replica knows of the position, so there is nothing to settle."""
     stage.script = lambda node, request: PaxosRecords(records=(), standing=standing(6))
 
     with pytest.raises(UnavailableError):
@@ -74,7 +75,7 @@ async def test_a_reader_beyond_the_tail_fills_nothing(stage: Stage, autojump_clo
 async def test_corruption_is_told_only_if_every_copy_is_damaged(
     stage: Stage, third: Any, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Who is silent, or lags, may have a whole copy one day."""
+    """A replica that is silent or lags may have an intact copy later."""
     damaged = PaxosRecords(records=(record(1, values.nop()[:-1]),), standing=standing(9))
     rotten: dict[NodeId, Any] = {ONE: CorruptionError("rot"), TWO: damaged, THREE: third}
     stage.script = lambda node, request: rotten[node] if isinstance(request, ReadRecords) else SILENT

@@ -30,7 +30,7 @@ async def test_a_stale_replica_does_not_make_a_stale_tail(stage: Stage, autojump
 
 
 async def test_a_tail_check_waits_for_what_is_in_flight(stage: Stage, autojump_clock: trio.testing.MockClock) -> None:
-    """Position 7 is on one replica, and about to be decided. Nobody is asked to settle it."""
+    """Position 7 is on one replica, and about to be decided. No node is asked to settle it."""
     stage.script = lambda node, request: {
         ONE: standing(7) if isinstance(request, WaitLearned) else standing(7, learned=7),
         TWO: SILENT if isinstance(request, WaitLearned) else standing(6),
@@ -43,7 +43,7 @@ async def test_a_tail_check_waits_for_what_is_in_flight(stage: Stage, autojump_c
 async def test_what_a_dead_coordinator_left_open_is_settled(
     stage: Stage, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Through the position that was seen, by whoever leads or can be made to."""
+    """All through the seen position is settled, by the leader or a node that can become it."""
     settled: list[PaxosSettle] = []
 
     def script(node: NodeId, request: Any) -> Any:

@@ -1,4 +1,5 @@
-"""A node whose replica has lost everything comes back while the log goes on: nothing that was acknowledged is lost, whoever leads."""
+"""A node with a lost replica store comes back while the log goes on: no acknowledged entry is lost,
+under any leader."""
 
 from __future__ import annotations
 
@@ -82,7 +83,7 @@ async def votes(world: World, node: int) -> None:
 
 
 async def found_on(world: World, *nodes: int) -> int:
-    """How many entries were acknowledged; each of them is on each of the nodes, at its place."""
+    """Number of acknowledged entries; each is on each of the nodes, at its place."""
     end = max(position for position, _ in world.acknowledged)
     await world.until(lambda: all(world.standing(node).learned > end for node in nodes))
     decided = await world.decided()
@@ -129,7 +130,8 @@ async def test_a_store_is_lost_again_while_it_recovers() -> None:
 
 @simulated
 async def test_a_majority_of_lost_stores_is_not_made_up_for() -> None:
-    """Two of three: nobody can say what they had decided. They wait, and nothing is acknowledged any more."""
+    """Two of three stores are lost: their decisions are unknown. The replicas wait, and nothing is
+    acknowledged any more."""
     async with playing() as world, loading(world) as load:
         await load.more()
         world.kill(2, 3)
@@ -147,7 +149,8 @@ async def test_a_majority_of_lost_stores_is_not_made_up_for() -> None:
 
 
 async def test_a_copy_of_a_closed_log_is_made_again_unasked(autojump_clock: MockClock) -> None:
-    """Nobody appends to it, and perhaps nobody reads it: the node itself sees that the chain names it. Then both others may go."""
+    """No client appends to it, and perhaps none reads it: the node itself sees that the chain names
+    it. Then both others may go."""
     async with running_cluster() as cluster:
         cluster.create()
         one = writer(cluster.client())
@@ -176,7 +179,7 @@ async def test_a_copy_of_a_closed_log_is_made_again_unasked(autojump_clock: Mock
 
 
 async def test_a_new_store_makes_no_replica_of_a_newer_log_unasked(autojump_clock: MockClock) -> None:
-    """It cannot have lost it, and whether this node is one of its replicas is seen when somebody asks."""
+    """It cannot have lost it; the first request shows whether this node is one of its replicas."""
     async with running_cluster() as cluster:
         cluster.create()
         provider = cluster.nodes[NodeId(3)].provider

@@ -1,7 +1,8 @@
-"""Stores that are lost and made anew: what each fix of defect 2 is good for.
+"""Lost and replaced stores: the effect of each fix of defect 2.
 
-Three replicas, quorum 2. The stories are told with the cores alone, message by message; each is told with everything in place, where
-one value is decided, and with one fix taken out, where two are. `amnesia.py` leaves the order of things to chance.
+Three replicas, quorum 2. The schedules run with the cores alone, message by message. Each runs with
+all fixes in place, when one value is decided, and with one fix taken out, when two are. The
+scenario `amnesia` leaves the order of events to chance.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ class Proposer:
 
     story: Story
     number: int
-    roll: CrashVector = attrs.field(factory=CrashVector)
+    crash_vector: CrashVector = attrs.field(factory=CrashVector)
     promises: Round = attrs.field(init=False)
     position: int = 0
 
     def __attrs_post_init__(self) -> None:
-        self.promises = Round(2, self.roll)
+        self.promises = Round(2, self.crash_vector)
 
     def ask(self, node: int) -> Promised:
         """The promise of one replica, which is on its way until it is counted."""
@@ -52,7 +53,7 @@ class Proposer:
         return answer
 
     def count(self, node: int, answer: Promised) -> bool:
-        """Whether it is elected now."""
+        """True if it is elected now."""
         outcome = self._count(self.promises, node, answer)
         if isinstance(outcome, Accepted):
             self.position = 1 + max(each.end for each in outcome.answers)
@@ -66,7 +67,7 @@ class Proposer:
     def write(self, payload: bytes, *nodes: int) -> bool:
         """Behind everything; whether it is decided now."""
         position = self.position
-        value, round_, decided = values.append(payload, 0), Round(2, self.roll), False
+        value, round_, decided = values.append(payload, 0), Round(2, self.crash_vector), False
         for node in nodes:
             request = PaxosWrite(
                 segment=SEGMENT, proposal=self.number, coordinator=NodeId(1), first=position, values=(value,)
@@ -104,7 +105,7 @@ class Story:
         self.replicas[node] = new_replica(NodeId(node), self.stores, Status.EMPTY)
 
     def recover(self, node: int, *others: int) -> None:
-        """From these two; what nobody tells it about is filled with what was accepted there."""
+        """Recover from these two; positions that no replica reports are filled with what was accepted there."""
         replica = self.replicas[node]
         own = self.handle(node, PaxosRecover(segment=SEGMENT, node=NodeId(node), incarnation=-1))
         recovery = Recovery(NodeId(node), own, quorum=2)
@@ -183,8 +184,8 @@ def who_knew_of_it_is_lost(fixes: Fixes) -> Story:
 
 
 def range_is_not_learned(fixes: Fixes) -> Story:
-    """A value is decided by nodes 1 and 2, and nobody has been told. Node 1 loses its disk, and recovers; then it and node 3, which
-    missed everything, elect another one."""
+    """Nodes 1 and 2 have decided a value, and no replica has learned it. Node 1 loses its disk and
+    recovers; then it and node 3, which missed everything, elect another coordinator."""
     story = Story(fixes)
     first, second = Proposer(story, 1), Proposer(story, 2)
     assert first.elect(1, 2)

@@ -1,4 +1,4 @@
-"""What replicas and coordinators tell: every name from the start, and what was fed."""
+"""Metrics of replicas and coordinators: every name from the start, and the values that were fed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STANDING = Standing(
 
 
 def values(found: list[MetricFamily], name: str) -> dict[tuple[str, ...], float]:
-    """By the values of the labels; of a histogram, how often it was fed."""
+    """Values by label; for a histogram, the number of observations."""
     (family,) = (family for family in found if family.name == f"virtuallog_paxos_{name}")
     return {
         tuple(sample.labels.values()): sample.value.count if isinstance(sample.value, Distribution) else sample.value
@@ -40,11 +40,11 @@ def test_every_name_is_told_from_the_start_and_documented() -> None:
 def test_what_happens_is_counted() -> None:
     """Once per election, round, catch-up, position or group."""
     meter = PaxosMetrics()
-    meter.stood(ElectionOutcome.ELECTED)
+    meter.election_ended(ElectionOutcome.ELECTED)
     meter.rejected(ProposerPhase.WRITE)
-    meter.went_to_catch_up()
-    meter.got(CatchUpSource.COPIED, 10)
-    meter.got(CatchUpSource.FILLED, 2)
+    meter.catch_up_started()
+    meter.positions_caught_up(CatchUpSource.COPIED, 10)
+    meter.positions_caught_up(CatchUpSource.FILLED, 2)
     meter.truncated()
     meter.recovered()
     meter.committed(size_bytes=100, seconds=0.001)

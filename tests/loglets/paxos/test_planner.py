@@ -1,4 +1,4 @@
-"""Which replicas and which first coordinator a new log gets."""
+"""Choice of replicas and first coordinator of a new log."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def nodes(*numbers: int) -> tuple[NodeId, ...]:
 
 
 def test_three_replicas_and_the_planner_leads_if_it_is_one() -> None:
-    """Who plans answers for sure; else the lowest that lives is asked first."""
+    """The planner's node surely answers; otherwise the lowest living node is asked first."""
     assert planned(cluster_of(5)) == ((1, 2, 3), 2)
     assert planned(cluster_of(5, by=5)) == ((1, 2, 3), 1)
     assert planned(cluster_of(5, by=5, dead=(1,))) == ((2, 3, 4), 2)

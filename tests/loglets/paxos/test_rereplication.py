@@ -80,7 +80,8 @@ async def test_the_chain_forgets_the_former_id_and_the_copy_stays(autojump_clock
 
 
 async def test_a_log_may_move_again(autojump_clock: MockClock) -> None:
-    """By then no segment of the chain has the id that the log has on its nodes. The newcomer of the first time is a source of the second."""
+    """By then no segment of the chain has the id that the log has on its nodes. The first newcomer
+    is a source of the second move."""
     async with running_cluster(nodes=5) as cluster:
         cluster.create()
         await closed(cluster)
@@ -137,7 +138,7 @@ async def test_two_copiers_and_one_that_dies_do_no_harm(autojump_clock: MockCloc
 
 
 async def test_a_copy_that_is_not_whole_says_nothing_about_the_tail(autojump_clock: MockClock) -> None:
-    """It has begun, and the others are gone: that is no end of the log, and no empty one either."""
+    """The copy has begun, and the others are gone: it must report neither an end of the log nor an empty log."""
     async with running_cluster(nodes=4) as cluster:
         cluster.create()
         await closed(cluster)
@@ -179,7 +180,7 @@ async def test_a_log_that_was_dropped_is_not_moved(autojump_clock: MockClock) ->
 
 
 async def test_a_directory_that_took_the_place_of_a_former_one_gets_its_copy(autojump_clock: MockClock) -> None:
-    """It is named all the time; `lost` says that it has nothing."""
+    """The chain names it all the time; `lost` says that it has nothing."""
     async with running_cluster(nodes=3) as cluster:
         cluster.create()
         await closed(cluster)
@@ -199,7 +200,7 @@ async def test_a_directory_that_took_the_place_of_a_former_one_gets_its_copy(aut
 
 
 def learned_through(cluster: Cluster, node: int) -> tuple[int, int]:
-    """How far the replica of this node is, and the SEAL that it knows."""
+    """First unlearned position of this node's replica, and its known SEAL."""
     provider = cluster.nodes[NodeId(node)].provider
     assert provider is not None and provider.replicas is not None
     (replica,) = provider.replicas.replicas
@@ -243,7 +244,7 @@ async def test_a_server_that_stays_is_made_whole_as_well(autojump_clock: MockClo
 
 
 async def test_a_server_that_stays_and_has_everything_costs_nothing(autojump_clock: MockClock) -> None:
-    """It is asked how far it is, and nothing is copied to it or read back."""
+    """It is asked for its standing, and nothing is copied to it or read back."""
     async with running_cluster(nodes=4) as cluster:
         cluster.create()
         await closed(cluster)
@@ -260,8 +261,9 @@ async def test_a_server_that_stays_and_has_everything_costs_nothing(autojump_clo
 async def test_a_server_that_stays_and_comes_back_late_asks_those_of_now(
     autojump_clock: MockClock, hears_of: Callable[[int], bool]
 ) -> None:
-    """It was down while the log moved, and knows it on servers that are gone for good. The chain says where it is by now.
-    Whether it sees a hole, which it would fill with a quorum that does not exist any more, or none at all."""
+    """It was down while the log moved, and knows it on servers that are gone for good. The chain
+    names the current ones. It may see a gap, which it would fill with a quorum that does not
+    exist any more, or none."""
     async with running_cluster(nodes=5) as cluster:
         cluster.create(coordinator=2)
         await closed_without(cluster, 1, hears_of)

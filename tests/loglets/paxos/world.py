@@ -1,4 +1,4 @@
-"""A replicated log on a few machines in one process: the network, the disks and the time are simulated, all else is the product.
+"""A replicated log on a few machines in one process. Network, disks and time are simulated; all else is the product.
 
     async with playing(replicas=3) as world:            three machines; none runs yet
         await world.start(1, 2)                         two of them, their replicas may vote from the beginning
@@ -8,8 +8,9 @@
         world.kill(2)                                   the machine stops; its disk survives, unless `wipe` is called
         lost = world.catch(Learn, to=3)                 from now on these messages do not arrive, until `lost.release()`
 
-Nobody does anything by himself here: no replica recovers or closes holes before `world.maintain_replica` (a `Log` does), nobody stands for election before
-`elect`. What was acknowledged is written down, and in the end no two replicas may have learned different values for one position.
+Machines act only on request: no replica recovers or repairs gaps before `world.keep` (a `Log` does by itself), and no
+coordinator stands for election before `elect`. Acknowledged values are recorded, and in the end no two replicas may have
+learned different values for one position.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ from virtuallog.testing.sim.timeline import Timeline
 from virtuallog_loglets.paxos.config import Ensemble
 from virtuallog_loglets.paxos.core import values
 from virtuallog_loglets.paxos.drivers.coordinator_driver import CoordinatorDriver
+from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
 from virtuallog_loglets.paxos.drivers.replica_maintenance import maintain_replica
-from virtuallog_loglets.paxos.drivers.replica_service import LocalReplica, ReplicaService
+from virtuallog_loglets.paxos.drivers.replica_service import ReplicaService
 from virtuallog_loglets.paxos.messages import PaxosRecord, Standing, Status
 from virtuallog_loglets.paxos.standalone.log import Log
 from virtuallog_loglets.paxos.standalone.network import LogMember, LogNetwork
@@ -74,31 +76,31 @@ class World:
     random: random.Random
     network: SimulatedNetwork
     members: tuple[NodeId, ...]
-    """Who takes part, as everybody knows; assign to change it."""
+    """The ensemble, as all nodes know it; assign to change it."""
     quorum: int
     acknowledged: list[tuple[int, bytes]] = attrs.field(factory=list)
     """(position, payload) of each append that a coordinator said is decided."""
     failures: list[tuple[NodeId, BaseException]] = attrs.field(factory=list)
-    """What machines reported through `environment.fail`."""
+    """Errors that machines reported through `environment.fail`."""
     machines: dict[NodeId, Machine] = attrs.field(factory=dict)
     disks: dict[NodeId, SimulatedKeyValuesDisk] = attrs.field(factory=dict)
     unlearned: frozenset[int] = frozenset()
-    """These replicas are told of no decision, neither in a Learn nor with a Write; assign to change it."""
+    """Replicas that get no decision, neither in a Learn nor with a Write; assign to change it."""
     requests: list[tuple[NodeId, Request[Any]]] = attrs.field(factory=list)
     """All that reached a replica: (which, what)."""
     open_store: Callable[[NodeId], AbstractAsyncContextManager[DurableMap]] | None = None
     """Real stores to use instead of simulated disks; then time must be real as well."""
     clock: SimulatedClock = attrs.field(factory=lambda: SimulatedClock(Process(STRANGER)))
-    """Of the test itself."""
+    """Nursery of the test itself."""
     _boots: dict[NodeId, int] = attrs.field(factory=dict)
     _ended: dict[NodeId, trio.Event] = attrs.field(factory=dict)
-    """Of the last life of each machine: nothing of it runs any more, and its store is closed."""
+    """Replicas of the last life of each machine: none of it runs any more, and its store is closed."""
     _caught: list[Caught] = attrs.field(factory=list)
 
     # -- machines -------------------------------------------------------------------------------------------------
 
     async def start(self, *nodes: int, status: Status = Status.VOTING) -> None:
-        """Begin a life of these machines. `status` is that of a replica whose store knows of none."""
+        """Begin a life of these machines. `status` is that of a replica that is new in its store."""
         for node in nodes:
             await self._begin(node, partial(_serve_replica, self.ensemble, status))
 
@@ -152,8 +154,7 @@ class World:
         return Leader(NodeId(node), running, self.clock, self.acknowledged)
 
     def keep(self, *nodes: int, auto_initialize: bool = False) -> list[trio.CancelScope]:
-        """From now on these replicas recover and close holes by themselves, as they do on a real machine, until what this returns
-        is cancelled."""
+        """Maintain these replicas from now on, as on a real machine, until the returned scope is cancelled."""
         return [self._keep(self.machines[NodeId(node)], auto_initialize) for node in nodes]
 
     async def recover(self, node: int) -> None:
@@ -172,7 +173,8 @@ class World:
         return await services.call(NodeId(node), request, ASK_SECONDS)
 
     async def read(self, node: int, first: int, last: int) -> list[PaxosRecord]:
-        """What a replica has learned from `first` through `last`, without a hole; none if `first` is truncated or missing."""
+        """Records that a replica has learned from `first` through `last`, without a hole; empty if
+        `first` is truncated or missing."""
         found: list[PaxosRecord] = []
         while first <= last:
             records = (await self.replica(node).read(first, last + 1, READ_BYTES)).records
@@ -195,7 +197,7 @@ class World:
 
     @contextmanager
     def within(self, seconds: float = PATIENCE_SECONDS) -> Iterator[None]:
-        """What is in the block takes no longer."""
+        """Limit the time of the block."""
         with self.clock.timeout(seconds) as scope:
             yield
         assert not scope.cancelled_caught, f"not done in {seconds} simulated seconds"
@@ -216,7 +218,7 @@ class World:
         return caught
 
     def count(self, request: type[Request[Any]], to: int | None = None) -> int:
-        """How many have reached replicas."""
+        """Number of such messages that have reached replicas."""
         return sum(isinstance(found, request) and to in {None, node} for node, found in self.requests)
 
     # -- what must hold -------------------------------------------------------------------------------------------
@@ -228,8 +230,8 @@ class World:
         assert {position for position, found in decided.items() if len(found) > 1} == set()
 
     async def decided(self) -> dict[int, set[bytes]]:
-        """What somebody was told is decided, at each position: the users, and the replicas that run. Truncated positions count
-        only with what users were told."""
+        """Acknowledged or learned values at each position, of users and running replicas. A
+        truncated position counts only with what users know."""
         found: dict[int, set[bytes]] = {}
         for position, payload in self.acknowledged:
             found.setdefault(position, set()).add(payload)
@@ -352,7 +354,7 @@ def _payload(record: PaxosRecord) -> bytes:
 
 @asynccontextmanager
 async def playing(replicas: int = 3, quorum: int = 2, *, seed: int = 1, is_safe: bool = True) -> AsyncIterator[World]:
-    """Machines 1 to `replicas`, none of which runs yet. `is_safe`: in the end nobody has a reason to complain."""
+    """Machines 1 to `replicas`, none of which runs yet. If `is_safe`, no error may be reported in the end."""
     timeline, source = Timeline(), random.Random(seed)
     members = tuple(NodeId(number + 1) for number in range(replicas))
     async with trio.open_nursery() as nursery:

@@ -140,13 +140,13 @@ def tail_of_what_may_be_undecided(standings: Sequence[Standing], quorum: int) ->
 )
 def coordinator_goes_on_with_the_number_of_another(self: Coordinator, rejection: Rejected) -> list[CoordinatorEffect]:
     """A refused batch is written again, with the number that was in the way."""
-    reign = self.reign
-    flight = None if reign is None else reign.writing.flight
-    if reign is None or flight is None:
+    term = self.term
+    flight = None if term is None else term.replicator.flight
+    if term is None or flight is None:
         return stepped_down(self, rejection)
-    reign.writing.lost, reign.writing.proposal, self.proposal = None, rejection.proposal, rejection.proposal
+    term.replicator.lost, term.replicator.proposal, self.proposal = None, rejection.proposal, rejection.proposal
     flight.write = attrs.evolve(flight.write, proposal=self.proposal)
-    flight.votes, flight.round = Round(self.ensemble.quorum, self._roll), next(self._rounds)
+    flight.votes, flight.round = Round(self.ensemble.quorum, self._crash_vector), next(self._rounds)
     return [PaxosSend(self.ensemble.members, flight.write, flight.round)]
 
 

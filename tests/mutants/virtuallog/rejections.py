@@ -121,7 +121,7 @@ def refusal_names_an_old_tail(self: PendingReads, committed: int) -> list[Pendin
 @mutant(LeadershipCheck.count, scenario="superseded", found_by=TRUE)
 def one_answer_confirms_the_lead(self: LeadershipCheck, node: NodeId, standing: Standing) -> bool | None:
     """The first replica that knows of no higher promise is enough: the one beside the coordinator never does."""
-    self._roll.hear(node, standing.incarnation, standing.incarnations)
+    self._crash_vector.hear(node, standing.incarnation, standing.incarnations)
     if standing.promised > self.proposal:
         return False
     self._answers[node] = standing
@@ -147,7 +147,7 @@ def answer_to_an_earlier_question_confirms(
         case True:
             return self._settle(confirmation)
         case False:
-            self.writing.lost = Rejected(standing.promised, standing.coordinator)
+            self.replicator.lost = Rejected(standing.promised, standing.coordinator)
     return []
 
 

@@ -1,4 +1,4 @@
-"""What the core of a replica asks its driver to do."""
+"""Effects of the coordinator core and the replica core. Drivers carry them out in list order."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from virtuallog_loglets.paxos.messages import (
     Standing,
 )
 
-# FOLDED from virtuallog_loglets.paxos.coordinator_effects: What a coordinator asks its driver to do. They run in list order.
+# -- effects of a coordinator -----------------------------------------------------------------------------------------
 
 
 @attrs.frozen
 class PaxosSend:
-    """To each of these; then call `promised`, `written`, `confirmed`, or `unanswered`, with the round."""
+    """Send `request` to each of `nodes`; then call `promised`, `written`, `confirmed` or `unanswered` with the round."""
 
     nodes: tuple[NodeId, ...]
     request: Promise | PaxosWrite | GetStanding
@@ -44,16 +44,16 @@ class CatchUp:
 
 @attrs.frozen
 class LearnLocally:
-    """A position is decided: tell the local replica, before anything that follows."""
+    """Have the local replica learn a decided position, before any later effect."""
 
     decided: Decided
     size: int
-    """Bytes of its value."""
+    """Bytes of the value of that position."""
 
 
 @attrs.frozen
 class Announce:
-    """Tell these what is decided, and who leads; no answer is wanted."""
+    """Send `nodes` what is decided and who leads; answers are ignored."""
 
     nodes: tuple[NodeId, ...]
     request: Learn
@@ -61,7 +61,7 @@ class Announce:
 
 @attrs.frozen
 class PaxosResolve:
-    """Tell whoever asked: the offset of a batch, the tail, or else the position."""
+    """Answer a client: the offset of a batch, the tail, or else the position; or an error."""
 
     ticket: ClientTicket
     outcome: int | VirtualLogError
@@ -69,24 +69,27 @@ class PaxosResolve:
 
 CoordinatorEffect: TypeAlias = PaxosSend | CatchUp | LearnLocally | Announce | PaxosResolve
 
+# -- effects of a replica ---------------------------------------------------------------------------------------------
 
 ReplicaTicket: TypeAlias = Any
-"""The driver's own: whom an answer is for."""
+"""Opaque object of the driver that names the receiver of an answer."""
 
 
 @attrs.frozen
 class PaxosPersist:
-    """Something has changed that an answer may rest on: write the replica's header, and this with it, behind all that was
-    asked for earlier. What comes after in the list leaves once it is durable."""
+    """Write the replica's header and these changes, after all earlier writes.
+
+    Answers may rest on them: later effects in the list are carried out once this is durable.
+    """
 
     records: tuple[PaxosRecord, ...] = ()
     drop_below: int = 0
-    """Positions below this one are not needed any more."""
+    """Positions below this one may be deleted; 0 if none."""
 
 
 @attrs.frozen
 class PaxosAnswer:
-    """Send this to whoever asked, once all that was asked for before is durable."""
+    """Send `outcome` to the caller once all earlier writes are durable."""
 
     ticket: ReplicaTicket
     outcome: Promised | PaxosWritten | PaxosRecovered | Standing | VirtualLogError | None
@@ -94,19 +97,24 @@ class PaxosAnswer:
 
 @attrs.frozen
 class AnswerFromDisk:
-    """The same, with learned records that lie on the disk added to `outcome.records`."""
+    """Send `outcome` like `PaxosAnswer`, with learned records from the disk added to `outcome.records`."""
 
     ticket: ReplicaTicket
     outcome: Promised | PaxosWritten
     positions: tuple[int, ...]
-    """What to read."""
+    """Positions to read from the disk."""
 
 
 @attrs.frozen
 class PaxosFail:
-    """The replica cannot be trusted any more."""
+    """Stop the replica: its state cannot be trusted any more."""
 
     error: VirtualLogError
 
 
 ReplicaEffect: TypeAlias = PaxosPersist | PaxosAnswer | AnswerFromDisk | PaxosFail
+
+
+def persist_records(records: tuple[PaxosRecord, ...]) -> list[ReplicaEffect]:
+    """The effect that stores `records`; no effect if there are none."""
+    return [PaxosPersist(records)] if records else []

@@ -1,12 +1,12 @@
-"""One attempt to have a range of positions decided, with one number.                                               Pure.
+"""One attempt to have a range of positions decided, with one number.
 
-Explicit promise; of what a quorum tells: what is decided is passed on as it is; elsewhere the value with the highest number is
-written, or NOP; then everybody learns all of it.
+It asks for the explicit promise. Of the answers of a quorum it passes on what is decided. Elsewhere it writes the value
+with the highest number, or NOP. Then all replicas learn the whole range.
 
 * A value is chosen once, when a quorum has promised: never two values for one position and number.
 * A tombstone says that a position is decided; it is passed on, and never written as a value (defect 7 of docs/sources.md).
-* Whoever answers a write with another decision is right: it was made with a higher number, or the position is truncated.
-* Answers that come twice, late, or never do no harm.
+* A decision in the answer to a write is right: it was made with a higher number, or the position is truncated.
+* Repeated, late and missing answers do no harm.
 
 Source: Mesos, src/log/consensus.cpp, FillProcess, which does one position at a time.
 """
@@ -27,15 +27,15 @@ from virtuallog_loglets.paxos.core.rounds import Accepted, CrashVector, Ignored,
 from virtuallog_loglets.paxos.messages import Learn, PaxosRecord, PaxosWrite, PaxosWritten, Promise, Promised
 
 PIECE_BYTES: Final = 4 << 20
-"""Of values in one request; one larger value may be. Far below what a frame takes."""
+"""Cap on values in one request; a single larger value is allowed. Far below the cap of a frame."""
 
 PROMISE_ROUND: Final = 0
-"""The round of the promise; the writes are those from 1 on."""
+"""Round of the promise; writes have the rounds from 1 on."""
 
 
 @attrs.frozen
 class FillSend:
-    """To all of the ensemble; give the answers to `answered`, with the round."""
+    """Send `request` to all of the ensemble; give the answers to `answered` with the round."""
 
     request: Promise | PaxosWrite
     round: int
@@ -43,16 +43,17 @@ class FillSend:
 
 @attrs.frozen
 class FillTeach:
-    """To all of the ensemble, and do not wait: `records` are decided. Always the last effects but `FillFinish`."""
+    """Send the decided records to all of the ensemble, without waiting. Only `FillFinish` comes later."""
 
     request: Learn
 
 
 @attrs.frozen
 class FillFinish:
-    """Always the last effect. None: everything is decided."""
+    """End of the attempt, always the last effect."""
 
     failure: Rejected | Ignored | None
+    """Reason why it failed; None if everything is decided."""
 
 
 FillEffect: TypeAlias = FillSend | FillTeach | FillFinish
@@ -60,21 +61,21 @@ FillEffect: TypeAlias = FillSend | FillTeach | FillFinish
 
 @attrs.define(eq=False)
 class FillAttempt:
-    """Answers in, effects out."""
+    """Core of one attempt: takes answers, returns effects."""
 
     segment: SegmentId
     node: NodeId
-    """Who proposes."""
+    """The proposer."""
     ensemble: Ensemble
     proposal: int
     first: int
     stop: int
-    roll: CrashVector = attrs.field(factory=CrashVector)
+    crash_vector: CrashVector = attrs.field(factory=CrashVector)
     _rounds: list[Round] = attrs.field(factory=list, init=False)
     _decided: dict[int, PaxosRecord] = attrs.field(factory=dict, init=False)
     _chosen: dict[int, bytes] = attrs.field(factory=dict, init=False)
     _open: set[int] = attrs.field(factory=set, init=False)
-    """Rounds that are not over."""
+    """Numbers of the rounds that are not over."""
     _is_over: bool = attrs.field(default=False, init=False)
 
     def begin(self) -> list[FillEffect]:
@@ -84,7 +85,7 @@ class FillAttempt:
         return [self._open_round(promise)]
 
     def answered(self, number: int, node: NodeId, answer: Promised | PaxosWritten) -> list[FillEffect]:
-        """What a replica has answered to round `number`; its values have been checked."""
+        """Take a replica's answer to round `number`; its values have been checked."""
         if self._is_over or number not in self._open:
             return []
         assert isinstance(answer, Promised if number == PROMISE_ROUND else PaxosWritten)
@@ -102,12 +103,12 @@ class FillAttempt:
 
     def _open_round(self, request: Promise | PaxosWrite) -> FillSend:
         number = len(self._rounds)
-        self._rounds.append(Round(self.ensemble.quorum, self.roll))
+        self._rounds.append(Round(self.ensemble.quorum, self.crash_vector))
         self._open.add(number)
         return FillSend(request, number)
 
     def _choose(self, answers: Iterable[Promised | PaxosWritten]) -> list[FillEffect]:
-        """A quorum has promised: nothing else is decided any more with a lower number than ours."""
+        """Choose values, as a quorum has promised: no lower number decides anything else any more."""
         self._note(answers)
         highest: dict[int, PaxosRecord] = {}
         for record in self._records(answers):
@@ -131,7 +132,7 @@ class FillAttempt:
                 self._decided.setdefault(record.position, record)
 
     def _records(self, answers: Iterable[Promised | PaxosWritten]) -> Iterator[PaxosRecord]:
-        """Those that hold a value. A replica tells of what it was asked for; what else comes is no answer."""
+        """Records that hold a value, at positions of this attempt; others are ignored."""
         for answer in answers:
             for record in answer.records:
                 if self.first <= record.position < self.stop and record.value:
@@ -149,7 +150,7 @@ class FillAttempt:
                 )
 
     def _teach(self) -> list[FillEffect]:
-        """Who has not accepted needs the values, and who asked for this may be one of them: so all are told everything."""
+        """Send all records to all replicas: one that has not accepted needs the values, perhaps the caller's own."""
         records = {position: self._as_decided(position) for position in range(self.first, self.stop)}
         taught: list[FillEffect] = [
             FillTeach(Learn(segment=self.segment, records=tuple(records[position] for position in piece)))
@@ -170,13 +171,13 @@ class FillAttempt:
 
 
 def _runs(positions: Iterable[int]) -> Iterator[list[int]]:
-    """Ascending positions, cut where one is missing."""
+    """Runs of ascending positions, cut where one is missing."""
     for _, run in groupby(enumerate(positions), key=lambda pair: pair[1] - pair[0]):
         yield [position for _, position in run]
 
 
 def _pieces(positions: Iterable[int], size_of: Callable[[int], int]) -> Iterator[list[int]]:
-    """Cut where more than `PIECE_BYTES` would come together."""
+    """Pieces of `positions` of at most `PIECE_BYTES` each."""
     piece, size = list[int](), 0
     for position in positions:
         if piece and size + size_of(position) > PIECE_BYTES:

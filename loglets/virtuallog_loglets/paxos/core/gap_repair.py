@@ -1,16 +1,16 @@
-"""What to do next about a position that the local replica has missed.                                              Pure.
+"""Choice of the next step for positions that the local replica has missed.
 
 In this order:
-* somebody has truncated it: so do we;
-* somebody has learned it: copy, as far as that one reaches;
-* nobody is known to have: fill, which asks a quorum and finds out;
-* a coordinator may have it in flight, that is, it is among the last `leave` positions that anybody knows of: a fill would turn the coordinator
-  out. Ask those who may have learned it with a hole below; then leave it, and all above, to who leads.
+* A replica has truncated the position: truncate as well.
+* A replica has learned it: copy from there, as far as that replica reaches.
+* No replica is known to have learned it: fill, which asks a quorum.
+* A coordinator may have it in flight: it is among the last `leave` positions that any replica knows of. A fill would
+  turn the coordinator out. Ask replicas that may have learned it above a hole, then leave it, and all above, to the leader.
 
-Who is asked is known from standings, which are old as soon as they are here. That does no harm: what is learned stays so, what is
-truncated as well, and whoever turns out not to have a position is passed over until he is heard of again.
+Sources are chosen from standings, which are outdated on arrival. That does no harm: learned and truncated positions
+stay so, and a replica that turns out not to have a position is passed over until it is heard of again.
 
-Source: Mesos, `src/log/catchup.cpp`, where every position is filled one by one, also those that everybody else has learned.
+Source: Mesos, `src/log/catchup.cpp`, which fills every position one by one, even those that all other replicas have learned.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from virtuallog_loglets.paxos.core import values
 from virtuallog_loglets.paxos.messages import PaxosRecord, Standing
 
 FILL_POSITIONS_MAX: Final = 16
-"""Of one fill: each may come back from every replica of a quorum with a value of some MiB."""
+"""Cap on positions of one fill: each may come back from every replica of a quorum with a value of some MiB."""
 
 
 @attrs.frozen
 class DropGap:
-    """Everything below `begin` was truncated: learn a tombstone, which says so."""
+    """Learn a tombstone: everything below `begin` was truncated."""
 
     begin: int
 
@@ -57,40 +57,43 @@ GapStep: TypeAlias = DropGap | CopyGap | FillGap
 
 @attrs.define
 class GapRepair:
-    """Knows what other replicas have."""
+    """Core of a catch-up: knows the standings of other replicas and picks the next step."""
 
     leave: int = 0
+    """Positions at the end of the log that are not filled."""
     fills: bool = True
+    """False if positions are only copied."""
     _standings: dict[NodeId, Standing] = attrs.field(factory=dict, init=False)
+    """Last known standings of other replicas."""
     _lacking: dict[NodeId, int] = attrs.field(factory=dict, init=False)
-    """A position that this one could not give."""
+    """Position that a replica was asked for and did not give."""
 
     def heard(self, node: NodeId, standing: Standing) -> None:
-        """Of another replica."""
+        """Take in the standing of another replica."""
         self._standings[node] = standing
 
     def lost(self, node: NodeId) -> None:
-        """It does not answer: it is no source until it is heard of again."""
+        """Drop a replica that does not answer, until it is heard of again."""
         self._standings.pop(node, None)
 
     def lacks(self, node: NodeId, position: int) -> None:
-        """It was asked for the position and did not give it."""
+        """Note that a replica was asked for the position and did not give it."""
         self._lacking[node] = position
 
     def looked_again(self) -> None:
-        """Time has passed: whoever lacked something may have it now."""
+        """Forget which positions replicas lacked: they may have them by now."""
         self._lacking.clear()
 
     def covers(self, stop: int) -> bool:
-        """Whether one replica is known that has learned everything below `stop`, or truncated it."""
+        """True if a replica is known that has learned or truncated everything below `stop`."""
         return any(standing.learned >= stop for standing in self._standings.values())
 
     def next(self, gap: range, end: int) -> GapStep | None:
-        """What to do about the lowest missing stretch; None: nothing, for now.
+        """Next step for the lowest missing positions; None if there is nothing to do for now.
 
         Args:
             gap: positions that the local replica has not learned.
-            end: the highest position that it knows of.
+            end: highest position that the local replica knows of.
         """
         assert gap
         first, stop = gap.start, gap.stop
@@ -106,7 +109,10 @@ class GapRepair:
         return None if source is None else CopyGap(source, first, stop)
 
     def _learned_by(self, first: int, stop: int) -> NodeId | None:
-        """Who surely has `first`: the one that reaches furthest, rather not the one that leads, as that has enough to do."""
+        """Replica that surely has `first`, preferably the one that reaches furthest; None if there is none.
+
+        The leader is chosen last among equals, as it has enough work.
+        """
         sure = {node: standing for node, standing in self._askable(first).items() if standing.learned > first}
         return max(
             sure, key=lambda node: (min(sure[node].learned, stop), sure[node].coordinator != node, -node), default=None
@@ -121,7 +127,7 @@ class GapRepair:
         return {node: each for node, each in self._standings.items() if self._lacking.get(node) != position}
 
     def _fillable(self, stop: int, end: int) -> int:
-        """First position that is left alone. All below the window of a coordinator was decided before it went on."""
+        """First position that must not be filled. All below the window of a coordinator was decided before it went on."""
         if not self.fills:
             return 0
         highest = max([end, *(standing.end for standing in self._standings.values())])
@@ -129,7 +135,7 @@ class GapRepair:
 
 
 def usable_untrusted(records: tuple[PaxosRecord, ...], first: int, stop: int) -> tuple[PaxosRecord, ...]:
-    """The learned records at the front that follow one another from `first` on, below `stop`, and are whole."""
+    """Leading records that are learned, intact and consecutive from `first` on, below `stop`."""
     usable: list[PaxosRecord] = []
     for record in records:
         if record.position != first + len(usable) or record.position >= stop or not record.learned:
@@ -143,5 +149,5 @@ def usable_untrusted(records: tuple[PaxosRecord, ...], first: int, stop: int) ->
 
 
 def tombstone(begin: int) -> PaxosRecord:
-    """Says that everything below `begin` was truncated."""
+    """Record which says that everything below `begin` was truncated."""
     return PaxosRecord(position=begin - 1, promised=0, performed=0, value=values.TOMBSTONE, learned=True)

@@ -1,9 +1,9 @@
-"""Whom a client asks for what only a leader does.                                                                  Pure.
+"""Search of a client for the leader.
 
-There are no heartbeats. A node that is asked does it, or says who may lead (`elsewhere`), or says nothing. A client follows
-what it is told, and *insists* only where a hint leads nowhere: to nobody, back to who just said otherwise, or to who has just
-not answered. To insist makes a node stand for election and turns out whoever leads. If every client that loses an answer
-did that at once, each at another node, nobody would lead for long.
+There are no heartbeats. A node that is asked does the work, or names a node that may lead (*elsewhere*), or does not
+answer. A client follows such hints. It *insists* only if a hint leads nowhere: to no node, back to a node that just
+denied it, or to a node that has just not answered. Insisting makes a node stand for election and turns out the leader.
+If every client that loses an answer did that at once, each at another node, no leader would last.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import attrs
 from virtuallog.contract.types import NodeId
 
 SILENT_SECONDS: Final = 2.0
-"""For so long a hint to a node that did not answer is not followed: as long as others may take to notice."""
+"""Time for which hints to a node that did not answer are not followed: as long as other nodes may take to notice."""
 
 
 @attrs.frozen
 class LeaderTarget:
-    """Whom to ask next."""
+    """Node to ask next."""
 
     node: NodeId
     insist: bool = False
@@ -29,24 +29,26 @@ class LeaderTarget:
 
 @attrs.define(eq=False)
 class LeaderCache:
-    """What one client knows of who leads; all its requests share it."""
+    """The leader as one client knows it, shared by all its requests."""
 
     replicas: Sequence[NodeId]
     leader: NodeId
-    """Who is asked first."""
+    """Node that is asked first."""
     _silent: dict[NodeId, float] = attrs.field(factory=dict, init=False)
-    """Until when each counts as silent."""
+    """Times until which nodes count as silent."""
 
     def search(self) -> LeaderSearch:
-        """The way of one request to whoever leads."""
+        """Start the search of one request."""
         return LeaderSearch(self)
 
     def answered(self, node: NodeId) -> None:
         self._silent.pop(node, None)
 
     def failed(self, node: NodeId, now: float) -> NodeId:
-        """No answer from `node`: who is to be asked instead. That is the next replica, for all clients alike, or whoever
-        another request of this one has found meanwhile."""
+        """Note that `node` did not answer, and return the node to ask instead.
+
+        That is the next replica, the same for all clients, or the leader that another request has found meanwhile.
+        """
         self._silent[node] = now + SILENT_SECONDS
         if self.leader == node:
             ring = [*self.replicas]
@@ -61,22 +63,22 @@ class LeaderCache:
 
 @attrs.define(eq=False)
 class LeaderSearch:
-    """See `LeaderCache.search`. After each answer, or none, it says whom to ask next; the caller asks as long as it likes."""
+    """Search of one request: names the next node to ask after each outcome. The caller decides when to stop."""
 
     _shared: LeaderCache
     _passed: set[NodeId] = attrs.field(factory=set, init=False)
-    """Who has said that another one leads, since somebody last did not answer."""
+    """Nodes that have named another leader since a node last failed to answer."""
 
     def begin(self) -> LeaderTarget:
         return LeaderTarget(self._shared.leader)
 
     def taken(self, node: NodeId) -> None:
-        """It did what was asked, so it leads."""
+        """Note that `node` did the work, so it leads."""
         self._shared.answered(node)
         self._shared.leader = node
 
     def elsewhere(self, node: NodeId, named: NodeId, now: float) -> LeaderTarget:
-        """It does not lead; it thinks that `named` may."""
+        """Note that `node` does not lead and names `named`; returns the next node to ask."""
         shared = self._shared
         shared.answered(node)
         self._passed.add(node)
@@ -86,6 +88,6 @@ class LeaderSearch:
         return LeaderTarget(named)
 
     def failed(self, node: NodeId, now: float) -> LeaderTarget:
-        """It did not answer, or could not do it."""
+        """Note that `node` did not answer or could not do the work; returns the next node to ask."""
         self._passed.clear()
         return LeaderTarget(self._shared.failed(node, now))

@@ -1,4 +1,4 @@
-"""Who waits until a replica has learned more: bounded in number, and in time.                                       Pure."""
+"""Parked `WaitLearned` requests of a replica, bounded in number and time."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import attrs
 from virtuallog_loglets.paxos.core.effects import ReplicaTicket
 
 WAITERS_MAX: Final = 4096
-"""Parked `WaitLearned`s: a few hundred bytes each."""
+"""Cap on parked requests; each takes a few hundred bytes."""
 WAIT_TICKS: Final = 4
-"""A parked `WaitLearned` is answered after so many ticks in any case: its client may have gone, or may look elsewhere."""
+"""Ticks after which a parked request is answered in any case: its client may have gone, or may ask another replica."""
 
 
 @attrs.frozen
@@ -19,12 +19,12 @@ class _Waiter:
     past: int
     ticket: ReplicaTicket
     expires: int
-    """In ticks."""
+    """Tick at which it is answered in any case."""
 
 
 @attrs.define(eq=False)
 class LearnWaiters:
-    """In order of arrival."""
+    """Parked requests, in order of arrival."""
 
     _waiters: list[_Waiter] = attrs.field(factory=list, init=False)
     _now: int = attrs.field(default=0, init=False)
@@ -33,19 +33,19 @@ class LearnWaiters:
         return len(self._waiters)
 
     def add(self, past: int, ticket: ReplicaTicket) -> bool:
-        """Until the position is learned. False: there is no room."""
+        """Park a request until `past` is learned; False if there is no room."""
         if len(self._waiters) >= WAITERS_MAX:
             return False
         self._waiters.append(_Waiter(past, ticket, self._now + WAIT_TICKS))
         return True
 
     def tick(self) -> None:
-        """Some time has passed."""
+        """Advance the time by one tick."""
         self._now += 1
 
     def released(self, learned: int, *, is_closed: bool) -> list[ReplicaTicket]:
-        """Those who wait no longer, as all below `learned` is learned; nobody waits for more of a closed log."""
-        if not self._waiters:  # as nearly always
+        """Remove and return the requests to answer now that all below `learned` is learned: all, if the log is closed."""
+        if not self._waiters:  # nearly always
             return []
         waiters, self._waiters = self._waiters, []
         ready: list[ReplicaTicket] = []
@@ -57,6 +57,6 @@ class LearnWaiters:
         return ready
 
     def dismiss(self) -> list[ReplicaTicket]:
-        """Everybody."""
+        """Remove and return all requests."""
         waiters, self._waiters = self._waiters, []
         return [waiter.ticket for waiter in waiters]

@@ -1,7 +1,7 @@
-"""What a coordinator is to write, position by position.                                                            Pure.
+"""Queue of positions that a leader is to write.
 
-Batches that wait share a position, in their order, until it is full (bundle.py); what else is written has one of its own. Where
-a batch will lie is settled when it is offered.
+Waiting batches share a position, in their order, until it is full (virtuallog/ordering/bundle.py). Any other value has
+a position of its own. The offset of a batch is fixed when it is offered.
 """
 
 from __future__ import annotations
@@ -20,30 +20,34 @@ from virtuallog_loglets.paxos.core import values
 from virtuallog_loglets.paxos.offsets import offset_of
 
 QUEUE_BYTES_MAX: Final = 32 << 20
-"""Bytes beyond which more is refused: some hundred milliseconds of work of a fast disk."""
+"""Cap on queued bytes: some hundred milliseconds of work of a fast disk."""
 WAVE_BYTES: Final = 1 << 20
-"""A position takes batches until they would exceed this; one larger batch may."""
+"""Cap on the bytes of batches that share a position; a single larger batch is allowed."""
 
 ClientTicket: TypeAlias = Any
-"""The driver's own: whom an answer is for."""
+"""Opaque object of the driver that names the receiver of an answer."""
 
 
 @attrs.define(eq=False)
 class QueuedPosition:
-    """One position."""
+    """One position that waits to be written."""
 
     position: int
     make: Callable[[int], bytes] | None = None
-    """The value, from the time in milliseconds; None: that of `placements`."""
+    """Makes the value from the time of day in milliseconds; None if the value is that of `placements`."""
     ticket: ClientTicket = None
-    """Is told the position; None: nobody."""
+    """Receiver of the position; None if there is none."""
     size: int = 0
+    """Bytes."""
     placements: list[OrderedBatch] = attrs.field(factory=list)
+    """Batches that share the position."""
     entries: int = 0
+    """Entries of these batches."""
     is_open: bool = False
-    """More batches may join."""
+    """True if more batches may join."""
 
     def value(self, time_ms: int) -> bytes:
+        """The value to write, stamped with the time of day `time_ms`."""
         if self.make is not None:
             return self.make(time_ms)
         batches = [placement.batch for placement in self.placements if placement.batch is not None]
@@ -51,7 +55,7 @@ class QueuedPosition:
         return values.append(bundle.join(batches), time_ms)
 
     def commit(self) -> Iterator[tuple[ClientTicket, int]]:
-        """Who is told what, now that it is decided: the place of a batch, else the position."""
+        """Receivers and their answers, now that the position is decided: the offset of a batch, or else the position."""
         for placement in self.placements:
             for ticket in placement.commit():
                 yield ticket, placement.first
@@ -59,18 +63,18 @@ class QueuedPosition:
             yield self.ticket, self.position
 
     def give_up(self) -> Iterator[ClientTicket]:
-        """Whoever waits for it."""
+        """Receivers that wait for the position."""
         return (ticket for ticket, _ in self.commit())
 
 
 @attrs.define(eq=False)
 class ProposalQueue:
-    """First in, first out."""
+    """First-in first-out queue of positions."""
 
     next: int
-    """The position behind all that is here."""
+    """Position behind all queued ones."""
     size: int = attrs.field(default=0, init=False)
-    """Bytes that wait."""
+    """Queued bytes."""
     _items: deque[QueuedPosition] = attrs.field(factory=deque, init=False)
 
     def __bool__(self) -> bool:
@@ -85,22 +89,22 @@ class ProposalQueue:
         return offset_of(self.next)
 
     def close(self) -> None:
-        """What comes next begins a position."""
+        """Have the next batch begin a new position."""
         if self._items:
             self._items[-1].is_open = False
 
     def place_of(self, batch: Batch) -> int:
-        """The offset that the batch gets from `add_batch`, if that is called next.
+        """Offset that the batch gets from `add_batch`, if that is called next.
 
         Raises:
-            OverloadedError: too much waits. Nothing was done.
+            OverloadedError: too many bytes are queued. Nothing was done.
         """
         self._check_room(len(batch.blob))
         last = self._items[-1] if self._items else None
         return offset_of(last.position) + last.entries if last is not None and _has_room(last, batch) else self.tail
 
     def add_batch(self, placement: OrderedBatch) -> None:
-        """At its offset, which `place_of` has given."""
+        """Queue a batch at its offset, which `place_of` returned."""
         batch = placement.batch
         assert batch is not None
         if not self._items or not _has_room(self._items[-1], batch):
@@ -113,10 +117,10 @@ class ProposalQueue:
         self.size += len(batch.blob)
 
     def add(self, make: Callable[[int], bytes], ticket: ClientTicket, size: int) -> None:
-        """A value with a position of its own.
+        """Queue a value that gets a position of its own.
 
         Raises:
-            OverloadedError: too much waits. Nothing was done.
+            OverloadedError: too many bytes are queued. Nothing was done.
         """
         self._check_room(size)
         self._push(QueuedPosition(self.next, make, ticket, size))
@@ -127,7 +131,7 @@ class ProposalQueue:
             raise OverloadedError(f"{self.size} bytes wait to be ordered")
 
     def pop(self) -> QueuedPosition:
-        """The next one to write."""
+        """Remove and return the next position to write."""
         item = self._items.popleft()
         item.is_open = False
         self.size -= item.size

@@ -1,8 +1,8 @@
-"""Turns what one replica gave for a range of offsets into what a reader gets.                                      Pure.
+"""Assembly of a read: turns the records of one replica into entries and gaps of a range of offsets.
 
-Nothing from the wire is believed: each position must follow the one before, be learned, hold a whole value, and a batch
-must be whole inside. Behind a SEAL nothing is shown, whatever a replica holds there: a coordinator that did not know of it
-may have written, and nobody was told that this is in the log.
+Nothing from the wire is believed. Each position must follow the one before, be learned and hold an intact value, and
+batches must be intact. Nothing behind a SEAL is returned, even if a replica holds it: a coordinator that did not know
+of the SEAL may have written it, and it was never acknowledged.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ from virtuallog_loglets.paxos.offsets import offset_of, position_of
 
 @attrs.frozen
 class PaxosCopy:
-    """What one replica has of [start, ...), without holes; and what was wrong with the rest, if anything."""
+    """The copy of a range at one replica."""
 
     items: list[Placed]
+    """Entries and gaps from the start of the range on, without holes."""
     damage: VirtualLogError | None = None
+    """The error that ended the items; None if there was none."""
 
 
 def assemble_untrusted(reply: PaxosRecords, start: int, stop: int) -> PaxosCopy:
-    """Begins exactly at `start`, unless it is empty. Nothing at all says only that this replica does not have it."""
+    """Copy that begins exactly at `start`, or is empty: then this replica does not have the range, others may."""
     items: list[Placed] = []
     standing = reply.standing
     if standing.seal != NOWHERE:
@@ -51,7 +53,7 @@ def assemble_untrusted(reply: PaxosRecords, start: int, stop: int) -> PaxosCopy:
 
 
 def _consecutive(records: tuple[PaxosRecord, ...], first: int) -> list[PaxosRecord]:
-    """From `first` on, up to the first hole."""
+    """Learned records from `first` on, up to the first hole."""
     found: list[PaxosRecord] = []
     for record in records:
         if record.position < first:
@@ -63,7 +65,7 @@ def _consecutive(records: tuple[PaxosRecord, ...], first: int) -> list[PaxosReco
 
 
 def _parts_untrusted(record: PaxosRecord) -> list[Placed] | None:
-    """What the offsets of a position hold; None: the log ends here.
+    """Entries and gaps of one position; None if the log ends here.
 
     Raises:
         MalformedError, CorruptionError: this copy is damaged.

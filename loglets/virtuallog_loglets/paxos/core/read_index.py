@@ -1,12 +1,14 @@
-"""Who waits to be told something that is not the place of what he appended: a tail, a refusal, where a SEAL is.      Pure.
+"""Pending reads, refusals and seals, and the leadership check they need (etcd: ReadIndex).
 
-What is told must be decided. And where nothing is written, it must be confirmed that the coordinator still leads: whoever was elected since
-has a higher promise from some replica of any quorum. So when a quorum denies that, nobody else was elected before the question was sent.
+A tail or a refusal must rest on decided positions. Where nothing is written, a quorum must confirm that the coordinator
+still leads. A coordinator elected since has a higher promise from some replica of every quorum. So if a quorum reports
+no higher promise, no other node was elected before the question was sent.
 
-Standings tell as well how far replicas have gone. A position behind the coordinator's end, which an earlier coordinator left at a minority or which
-a replica that recovers has filled with a promise for that position alone, is seen here, and written over or lost to. Only behind it the
-coordinator's tail is that of the log. So a tail is told, and an offer is refused, as of that moment: offers that
-look wrong when they arrive are held (`Held`), and judged once more when the lead is confirmed.
+Standings also tell how far replicas have gone. A position behind the coordinator's end may come from an earlier
+coordinator that left it at a minority, or from a recovering replica that filled it with a promise for that position
+alone. Such a position is seen here, and is written over or lost to. Only behind it the coordinator's tail is that of the
+log. So tails and refusals are given as of that moment: an offer that looks wrong on arrival is held in a `PendingRead`
+and judged again once the lead is confirmed.
 """
 
 from __future__ import annotations
@@ -23,77 +25,75 @@ from virtuallog_loglets.paxos.core.rounds import CrashVector
 from virtuallog_loglets.paxos.messages import NOWHERE, Standing, Status
 
 PENDING_MAX: Final = 4096
-"""That takes milliseconds, or for ever if a quorum is away: then their callers give up one after the other, and new ones come."""
-
-
+"""Cap on requests that wait. The wait takes milliseconds, or for ever if a quorum is away: callers give up and new ones come."""
 HELD_BYTES_MAX: Final = 32 << 20
-"""Of the offers that wait for a confirmation, as many bytes as may wait to be written."""
+"""Cap on bytes of held offers, equal to the bytes that may wait to be written."""
 
 
 @attrs.frozen(eq=False)
 class OfferedBatch:
-    """A batch that has arrived, and what its client asks for."""
+    """A batch that has arrived, with its conditions."""
 
     batch: Batch
     ticket: ClientTicket
     now_ms: int
-    """When it arrived."""
+    """Time of arrival."""
     opens: bool
     expected_tail: int
 
 
 @attrs.frozen(eq=False)
 class PendingRead:
-    """Is told once all below `barrier` is decided."""
+    """A request that is answered once all positions below `barrier` are decided."""
 
     ticket: ClientTicket
     barrier: int
     outcome: int | VirtualLogError | None
-    """None: the tail."""
+    """The answer; None if the answer is the tail."""
     past: int = NOWHERE
-    """A position that has to be decided as well."""
+    """A position that must be decided as well; NOWHERE if none."""
     offer: OfferedBatch | None = None
-    """To be judged once more when the lead is confirmed."""
+    """Offer to judge again when the lead is confirmed; None if there is none."""
 
     @property
     def size(self) -> int:
-        """Bytes that it holds."""
+        """Bytes of the held offer."""
         return 0 if self.offer is None else len(self.offer.batch.blob)
 
 
 @attrs.define(eq=False)
 class LeadershipCheck:
-    """One question to all: is there a higher promise?"""
+    """One question to all replicas: has any of them promised a higher number?"""
 
     proposal: int
     _quorum: int
-    _roll: CrashVector
+    _crash_vector: CrashVector
     pending: list[PendingRead]
-    """Those who came before it was sent: an earlier answer would say nothing to them."""
+    """Requests that arrived before the question was sent; answers say nothing about later ones."""
     _answers: dict[NodeId, Standing] = attrs.field(factory=dict, init=False)
     _since_ms: int | None = attrs.field(default=None, init=False)
     _asked_ms: int = attrs.field(default=0, init=False)
 
     def count(self, node: NodeId, standing: Standing) -> bool | None:
-        """True: a quorum has denied it. False: there is. None: not known yet."""
-        self._roll.hear(node, standing.incarnation, standing.incarnations)
+        """Take one answer. True if a quorum confirms the lead, False if a higher promise exists, None if not known yet."""
+        self._crash_vector.hear(node, standing.incarnation, standing.incarnations)
         if standing.promised > self.proposal:
             return False
         self._answers[node] = standing
         return True if len(self._current()) >= self._quorum else None
 
     def has_answered(self, node: NodeId) -> bool:
-        """In a way that counts."""
+        """True if the answer of this replica counts."""
         return node in self._current()
 
     def is_stale(self, now_ms: int, patience_ms: int) -> bool:
-        """Whether it has been asked for so long; counted from the first call."""
+        """True if the check has lasted for `patience_ms`, counted from the first call."""
         if self._since_ms is None:
             self._since_ms = self._asked_ms = now_ms
         return now_ms - self._since_ms >= patience_ms
 
     def is_due(self, now_ms: int, retry_ms: int) -> bool:
-        """Whether to ask again, which is then done."""
+        """True if the question is to be sent again; the caller must send it then."""
         if now_ms - self._asked_ms < retry_ms:
             return False
         self._asked_ms = now_ms
@@ -101,29 +101,30 @@ class LeadershipCheck:
 
     @property
     def end(self) -> int:
-        """The highest position that any of them has."""
+        """Highest position that any answering replica has."""
         return max(standing.end for standing in self._answers.values())
 
     def _current(self) -> list[NodeId]:
-        """A replica that does not vote has forgotten what it had promised."""
+        """Replicas whose answers count: a replica that does not vote may have forgotten a promise."""
         return [
             node
             for node, standing in self._answers.items()
-            if standing.status is Status.VOTING and self._roll.is_current(node, standing.incarnation)
+            if standing.status is Status.VOTING and self._crash_vector.is_current(node, standing.incarnation)
         ]
 
 
 @attrs.define(eq=False)
 class PendingReads:
-    """In order of arrival."""
+    """Requests that wait for a leadership check or for a decision, in order of arrival."""
 
     _doubtful: list[PendingRead] = attrs.field(factory=list, init=False)
-    """Whom to ask for next."""
+    """Requests for the next leadership check."""
     _waiting: list[PendingRead] = attrs.field(factory=list, init=False)
-    """What they are told is true once it is decided."""
+    """Requests that wait only for positions to be decided."""
     confirmation: LeadershipCheck | None = attrs.field(default=None, init=False)
+    """The leadership check under way; None if there is none."""
     _held_bytes: int = attrs.field(default=0, init=False)
-    """Of offers, here and in the confirmation."""
+    """Bytes of held offers, here and in `confirmation`."""
 
     @property
     def is_empty(self) -> bool:
@@ -131,35 +132,42 @@ class PendingReads:
 
     @property
     def needs_question(self) -> bool:
-        """One at a time: who comes meanwhile shares the next one."""
+        """True if a new leadership check is due. One runs at a time; requests that arrive meanwhile share the next."""
         return self.confirmation is None and bool(self._doubtful)
 
     def wait(self, pending: PendingRead) -> None:
-        """Until it is decided.
+        """Keep a request until its barrier is decided.
 
         Raises:
-            OverloadedError: too many do.
+            OverloadedError: too many requests wait.
         """
         _hold(self._waiting, pending)
 
     def doubt(self, pending: PendingRead) -> None:
-        """The same, and that it still leads must be confirmed.
+        """Keep a request until the lead is confirmed and its barrier is decided.
 
         Raises:
-            OverloadedError: too many wait for that, or too many bytes.
+            OverloadedError: too many requests or bytes wait for that.
         """
         if self._held_bytes + pending.size > HELD_BYTES_MAX:
             raise OverloadedError(f"{self._held_bytes} bytes wait until a quorum has confirmed the lead")
         _hold(self._doubtful, pending)
         self._held_bytes += pending.size
 
-    def ask(self, proposal: int, quorum: int, roll: CrashVector) -> None:
+    def ask(self, proposal: int, quorum: int, crash_vector: CrashVector) -> None:
+        """Start a leadership check for all requests that need one."""
         pending, self._doubtful = self._doubtful, []
-        self.confirmation = LeadershipCheck(proposal, quorum, roll, pending)
+        self.confirmation = LeadershipCheck(proposal, quorum, crash_vector, pending)
 
     def confirmed(self, barrier: int) -> list[OfferedBatch]:
-        """It leads, and `barrier` is behind all that was decided when the question was sent. Who wants the tail waits for it; returns
-        the offers that are to be judged once more, in their order."""
+        """End the check: the coordinator leads. Requests for the tail wait for `barrier` from now on.
+
+        Args:
+            barrier: behind all that was decided when the question was sent.
+
+        Returns:
+            The offers to judge again, in their order.
+        """
         assert self.confirmation is not None
         asked, self.confirmation = self.confirmation.pending, None
         self._waiting += [attrs.evolve(each, barrier=barrier) for each in asked if each.offer is None]
@@ -167,16 +175,17 @@ class PendingReads:
         return [each.offer for each in asked if each.offer is not None]
 
     def released(self, committed: int) -> list[PendingRead]:
-        """Those who need not wait any longer."""
+        """Remove and return the requests whose barrier is decided."""
         ready = [each for each in self._waiting if each.barrier <= committed]
         self._waiting = [each for each in self._waiting if each.barrier > committed]
         return ready
 
     def give_up(self) -> list[ClientTicket]:
+        """Remove all requests and return their tickets."""
         asked = [] if self.confirmation is None else self.confirmation.pending
-        everybody = [*self._waiting, *asked, *self._doubtful]
+        pending = [*self._waiting, *asked, *self._doubtful]
         self._waiting, self._doubtful, self.confirmation, self._held_bytes = [], [], None, 0
-        return [each.ticket for each in everybody]
+        return [each.ticket for each in pending]
 
 
 def _hold(where: list[PendingRead], pending: PendingRead) -> None:

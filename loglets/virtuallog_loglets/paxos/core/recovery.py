@@ -1,22 +1,23 @@
-"""What a replica that does not vote makes of the answers to one round of `Recover`.                               Pure.
+"""Recovery of a replica that does not vote: the conclusion from the answers to one round of `PaxosRecover`.
 
-Its store may be a new one in the place of one that was lost: then it has forgotten promises and values that others counted. So it asks all
-replicas, and takes over what a quorum of voting ones knows before it votes (docs/protocols/paxos.md, "Recovery"):
+Its store may have replaced a lost one. Then it has forgotten promises and values that proposers counted. So it asks all
+replicas, and adopts what a quorum of voting ones knows before it votes (docs/protocols/paxos.md, "Recovery"):
 
     EMPTY ---------------------------------.
-      | everybody is EMPTY or STARTING     |
+      | all are EMPTY or STARTING          |
     STARTING ------------------------------+--> RECOVERING --> VOTING      a quorum votes
-      | everybody is STARTING or VOTING    |       (and again, from any of them, after a crash)
+      | all are STARTING or VOTING         |       (and again, from any of them, after a crash)
     VOTING <-------------------------------'
 
 Rules:
-* A quorum of voting answers goes before all else.
-* Everybody whose answer counts has made the asker's incarnation durable before. Whoever counted a vote of the lost store and shares a
-  replica with this quorum either hears of the new store, or what it was promised is below `promised` and `end` here.
-* The left way is only for logs used by themselves, and only if asked for: `auto_initialize`. Everybody is 2 * quorum - 1 replicas.
+* A quorum of voting answers takes precedence.
+* Each replica whose answer counts has made the caller's incarnation durable before. A proposer that counted a vote of the
+  lost store shares a replica with this quorum. Either it hears of the new store from that replica, or its promise and
+  writes are covered by `promised` and `end` here.
+* The left path is only for logs used by themselves, and only with `auto_initialize`. "All" means 2 * quorum - 1 replicas.
 
-Source: Mesos, `src/log/recover.cpp`. Departures: `promised` and the incarnations are recovered, too (defect 2); an answer of a store that is
-known to be gone does not count; what the replica itself is, is known and not asked for.
+Source: Mesos, `src/log/recover.cpp`. Departures: `promised` and the incarnations are recovered as well (defect 2); answers
+of a store that is known to be gone do not count; the replica's own state is known and not asked for.
 """
 
 from __future__ import annotations
@@ -32,14 +33,16 @@ from virtuallog_loglets.paxos.messages import Incarnation, Incarnations, PaxosRe
 
 @attrs.frozen(kw_only=True)
 class FollowQuorum:
-    """A quorum votes. Become RECOVERING, durably; learn every position from `begin` through `end`; only then become VOTING, in one
-    write with `promised` and `incarnations`."""
+    """A quorum votes: become RECOVERING, durably, and learn every position from `begin` through `end`.
+
+    Only then become VOTING, in one write with `promised` and `incarnations`.
+    """
 
     begin: int
     end: int
     promised: int
     incarnations: Incarnations
-    """The newest of each node, the own excepted."""
+    """Newest store of each other node."""
     trim: int
 
 
@@ -57,11 +60,11 @@ RecoveryStep: TypeAlias = FollowQuorum | BecomeStatus
 
 @attrs.define
 class Recovery:
-    """One round: a fresh object for each."""
+    """One round of answers; each round uses a new object."""
 
     node: NodeId
     own: PaxosRecovered
-    """What this replica would answer itself; it counts as one of the answers."""
+    """This replica's own answer, which counts as one of the answers."""
     quorum: int
     auto_initialize: bool = False
     _answers: dict[NodeId, PaxosRecovered] = attrs.field(factory=dict, init=False)
@@ -71,14 +74,17 @@ class Recovery:
         self._answers[self.node] = self.own
 
     def answered(self, node: NodeId, answer: PaxosRecovered) -> None:
-        """What a replica said. Of two answers of one node the one of the newer store counts."""
+        """Take an answer. Of two answers of one node the one of the newer store counts."""
         former = self._answers.get(node)
         if node != self.node and (former is None or answer.incarnation >= former.incarnation):
             self._answers[node] = answer
 
     @property
     def next_step(self) -> RecoveryStep | None:
-        """What follows from the answers so far; None: nothing, yet. With all answers in: ask again, after a pause."""
+        """Step that follows from the answers so far; None if there is none yet.
+
+        If all answers are in and there is none, ask again after a pause.
+        """
         answers = self._current()
         voting = [answer for answer in answers.values() if answer.status is Status.VOTING]
         if len(voting) >= self.quorum:
@@ -97,17 +103,20 @@ class Recovery:
         )
 
     def _initialized(self, answers: Iterable[PaxosRecovered], voting: list[PaxosRecovered]) -> BecomeStatus | None:
-        """Nobody has ever voted, or somebody just began to, by the same way."""
-        statuses, everybody = [answer.status for answer in answers], 2 * self.quorum - 1
-        if self.own.status is Status.EMPTY and _count(statuses, Status.EMPTY, Status.STARTING) >= everybody:
+        """Step of auto-initialisation; None if some replica knows more.
+
+        No replica has ever voted, or one has just begun to, by the same path.
+        """
+        statuses, all_replicas = [answer.status for answer in answers], 2 * self.quorum - 1
+        if self.own.status is Status.EMPTY and _count(statuses, Status.EMPTY, Status.STARTING) >= all_replicas:
             return BecomeStatus(status=Status.STARTING)
-        if self.own.status is Status.STARTING and _count(statuses, Status.STARTING, Status.VOTING) >= everybody:
+        if self.own.status is Status.STARTING and _count(statuses, Status.STARTING, Status.VOTING) >= all_replicas:
             promised = max((answer.promised for answer in voting), default=0)
             return BecomeStatus(status=Status.VOTING, promised=promised, incarnations=self._incarnations())
         return None
 
     def _current(self) -> dict[NodeId, PaxosRecovered]:
-        """Answers of stores of which nobody has heard that they are gone."""
+        """Answers of stores that are not known to be gone."""
         newest = self._newest()
         return {node: answer for node, answer in self._answers.items() if answer.incarnation >= newest.get(node, 0)}
 

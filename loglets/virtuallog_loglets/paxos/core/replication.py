@@ -1,10 +1,10 @@
-"""How a coordinator that leads writes: one position in flight, sent until a quorum has accepted it.                 Pure.
+"""Writes of a leader: one position in flight, sent until a quorum has accepted it.
 
-Rules (docs/protocols/paxos.md, "Coordinator", says why):
+Rules (docs/protocols/paxos.md, "Coordinator", gives the reasons):
 * One position is in flight, and positions are consecutive.
-* A value is made once for a position: it is sent again as it is, to who has not accepted it.
-* Any refusal, and any position that somebody else has decided, ends the reign (`lost`).
-* Who does not vote now is no reason to stop: the same write is sent again (defect 4 of docs/sources.md).
+* The value of a position is made once, and sent again unchanged to replicas that have not accepted it.
+* Any refusal, and any position that another proposer has decided, ends the term (`lost`).
+* Replicas that do not vote now end nothing: the same write is sent again (defect 4 of docs/sources.md).
 
 Source: Mesos, src/log/coordinator.cpp.
 """
@@ -25,16 +25,16 @@ from virtuallog_loglets.paxos.core.rounds import Accepted, CrashVector, Rejected
 from virtuallog_loglets.paxos.messages import Decided, Learn, PaxosWrite, PaxosWritten, Verdict
 
 RESEND_MS: Final = 1000
-"""Who has not answered a write for so long is sent it again."""
+"""Wait before a write is sent again to a replica that has not answered."""
 RETRY_MS: Final = 50
-"""The same for who has failed to, or does not vote now: a replica that restarts is found soon, and not flooded."""
+"""Wait before a write is sent again to a replica that failed or does not vote now: found soon after a restart, not flooded."""
 PATIENCE_MS: Final = 4000
-"""A position that no quorum accepts for so long is given up, and with it the lead: clients wait for five seconds."""
+"""Wait for a quorum to accept a position; then the lead is given up. Clients wait for five seconds."""
 
 
 @attrs.define(eq=False)
 class InFlightWrite:
-    """The position that is being written."""
+    """The position that is being written. Times are in milliseconds."""
 
     item: QueuedPosition
     write: PaxosWrite
@@ -44,48 +44,53 @@ class InFlightWrite:
     sent_ms: int
     retried_ms: int
     failed: set[NodeId] = attrs.field(factory=set)
+    """Replicas that failed or do not vote, since the last retry."""
 
 
 @attrs.define(eq=False)
 class Replicator:
-    """Of one reign. Times are those of a clock that does not jump, in milliseconds, unless they are called times of day."""
+    """Writes the positions of one term.
+
+    Times are in milliseconds, of a clock that does not jump, unless they are called times of day.
+    """
 
     segment: SegmentId
     node: NodeId
     ensemble: Ensemble
     proposal: int
     first: int
-    """Its first position. Everything before is decided, and known to the local replica."""
-    roll: CrashVector
+    """First position of the term. Everything before is decided and learned by the local replica."""
+    crash_vector: CrashVector
     rounds: Iterator[int]
     committed: int = attrs.field(init=False)
-    """Everything below this position is decided."""
+    """First position that is not decided; everything below is."""
     lost: Rejected | str | None = attrs.field(default=None, init=False)
-    """Why the reign is over."""
+    """Reason why the term is over; None while it lasts."""
     flight: InFlightWrite | None = attrs.field(default=None, init=False)
+    """The write in flight; None if there is none."""
     was_alone: bool = attrs.field(default=False, init=False)
-    """The last position had one batch."""
+    """True if the last position had one batch."""
     _began: int = attrs.field(init=False)
-    """All rounds of this reign are later."""
+    """A round number below all rounds of this term."""
     _time_ms: int = attrs.field(default=0, init=False)
-    """Of day; values of one coordinator never go back in time."""
-    _told: int = attrs.field(init=False)
-    """Replicas have been sent that everything of this reign below is decided."""
-    _quiet: int = attrs.field(init=False)
+    """Time of day of the last value; values of one coordinator never go back in time."""
+    _announced: int = attrs.field(init=False)
+    """Replicas have been sent that every position of this term below this one is decided."""
+    _last_tick_committed: int = attrs.field(init=False)
     """`committed` at the last tick."""
 
     def __attrs_post_init__(self) -> None:
-        self.committed = self._told = self._quiet = self.first
+        self.committed = self._announced = self._last_tick_committed = self.first
         self._began = next(self.rounds)
 
     @property
     def has_unannounced(self) -> bool:
-        """Whether something is decided that replicas have not been sent."""
-        return self._told < self.committed
+        """True if something is decided that replicas have not been sent."""
+        return self._announced < self.committed
 
     @property
     def needs_ticks(self) -> bool:
-        """Whether `tick` may have something to do."""
+        """True if `tick` may have something to do."""
         return self.flight is not None or self.has_unannounced
 
     def start(self, item: QueuedPosition, now_ms: int, time_ms: int) -> list[CoordinatorEffect]:
@@ -101,21 +106,25 @@ class Replicator:
             values=(item.value(self._time_ms),),
             decided=self._decided(),
         )
-        self._told = self.committed
+        self._announced = self.committed
         self.was_alone = len(item.placements) == 1
-        votes = Round(self.ensemble.quorum, self.roll)
+        votes = Round(self.ensemble.quorum, self.crash_vector)
         self.flight = InFlightWrite(item, write, next(self.rounds), votes, now_ms, now_ms, now_ms)
         return [PaxosSend(self.ensemble.members, write, self.flight.round)]
 
     def written(self, node: NodeId, number: int, reply: PaxosWritten) -> InFlightWrite | None:
-        """A replica has answered a write. Returns what is decided by that, which is then to be committed."""
+        """Take a replica's answer to a write.
+
+        Returns:
+            The write that is decided by that, for `commit`; None if none is.
+        """
         flight = self.flight
         if flight is None or number != flight.round:
             self._count_late_reply(node, number, reply)
             return None
         outcome = flight.votes.count(node, reply)
         if any(record.learned and record.position == flight.item.position for record in reply.records):
-            # Also if it is our value: then it was decided with another number, and `_decided` could not say so of ours.
+            # Even if it is our value: it was decided with another number, so `_decided` must not name ours.
             self.lost = f"position {flight.item.position} was decided by somebody else"
         elif isinstance(outcome, Rejected):
             self.lost = outcome
@@ -126,40 +135,42 @@ class Replicator:
         return None
 
     def commit(self, flight: InFlightWrite) -> list[CoordinatorEffect]:
-        """A quorum has it. The local replica is told first: who is told next may read there."""
+        """Mark the position decided. The local replica learns it first, as a client that is answered may read there."""
         assert flight.item.position == self.committed, "decided in the order of positions"
         self.flight = None
         self.committed += 1
         return [LearnLocally(self._decided(), len(flight.write.values[0]))]
 
     def unanswered(self, node: NodeId, number: int) -> None:
-        """No answer, or an error instead."""
+        """Note that a replica did not answer, or answered with an error."""
         if self.flight is not None and number == self.flight.round:
             self.flight.failed.add(node)
 
     def tick(self, now_ms: int) -> list[CoordinatorEffect]:
-        """Some milliseconds have passed."""
+        """Send again, announce or give up: some milliseconds have passed."""
         effects: list[CoordinatorEffect] = []
         if self.flight is not None:
             effects = self._send_again(self.flight, now_ms)
-        elif self.has_unannounced and self.committed == self._quiet:
+        elif self.has_unannounced and self.committed == self._last_tick_committed:
             effects = [self.announce()]
-        self._quiet = self.committed
+        self._last_tick_committed = self.committed
         return effects
 
     def announce(self) -> Announce:
-        """Replicas learn who leads, and what is decided, without waiting for the next write."""
-        self._told = self.committed
+        """Send replicas who leads and what is decided, without waiting for the next write."""
+        self._announced = self.committed
         learn = Learn(segment=self.segment, decided=self._decided(), coordinator=self.node)
         return Announce(self.ensemble.members, learn)
 
     def _decided(self) -> Decided:
-        """What this reign has decided: all with its number, as nobody else's was accepted by a quorum meanwhile. Nothing, at first;
-        then the number alone says whose turn it is."""
+        """Positions that this term has decided, all with its number, as no quorum accepted another number meanwhile.
+
+        The range is empty at first; then the number alone tells who leads.
+        """
         return Decided(proposal=self.proposal, first=self.first, stop=self.committed)
 
     def _send_again(self, flight: InFlightWrite, now_ms: int) -> list[CoordinatorEffect]:
-        """Replicas that have not accepted it get the same write. One that misses it in the end catches up by itself."""
+        """Send the same write to replicas that have not accepted it. A replica that misses it for good catches up later."""
         if now_ms - flight.since_ms >= PATIENCE_MS:
             self.lost = f"no quorum accepts position {flight.item.position}"
             return []
@@ -176,7 +187,7 @@ class Replicator:
         return [PaxosSend(nodes, flight.write, flight.round)] if nodes else []
 
     def _count_late_reply(self, node: NodeId, number: int, reply: PaxosWritten) -> None:
-        """To a write that is decided, or of an earlier reign. A refusal says that somebody else has been elected."""
-        self.roll.hear(node, reply.incarnation, reply.incarnations)
+        """Take an answer to a decided write, or to one of an earlier term. A REJECT means that another node was elected."""
+        self.crash_vector.hear(node, reply.incarnation, reply.incarnations)
         if number > self._began and reply.verdict is Verdict.REJECT and reply.proposal > self.proposal:
             self.lost = Rejected(reply.proposal, reply.coordinator)

@@ -1,13 +1,13 @@
-"""Counts the answers to one broadcast of a proposer.                                                              Pure.
+"""Quorum count of the answers to one broadcast of a proposer: here an append, a promise or a fill is decided.
 
-Three outcomes (docs/protocols/paxos.md, "Proposers"): a quorum that accepts, one that refuses, a quorum that does not vote.
-Until then the round is undecided, and no answer is no answer.
+A round has three outcomes (docs/protocols/paxos.md, "Proposers"): a quorum accepts, one replica refuses, or a quorum
+does not vote. Until then it is undecided; a missing answer counts for nothing.
 
-A vote counts only as long as nobody has said that its voter has a newer store: the newer one does not know what the older
-one has promised, and the votes of both together are not those of a quorum. That may come out at any time before the round is over,
-from anybody, in any round; so the rounds of a proposer share one `CrashVector`.
+A vote counts only until any answer reports a newer store of its voter. The newer store does not know what the older
+one has promised, and the votes of both together are not those of a quorum. Such news may come at any time before the
+round is over, from any replica, in any round. So the rounds of a proposer share one `CrashVector`.
 
-Source: Mesos, src/log/consensus.cpp; the roll is the crash vector of Michael et al., DISC 2017.
+Source: Mesos, src/log/consensus.cpp; the crash vector is that of Michael et al., DISC 2017.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Vote: TypeAlias = Promised | PaxosWritten
 
 @attrs.frozen
 class Accepted:
-    """A quorum has; these are its answers, and those that came before its last one."""
+    """A quorum has accepted. `answers` are all acceptances up to the last one of that quorum."""
 
     answers: tuple[Vote, ...]
 
 
 @attrs.frozen
 class Rejected:
-    """A higher number is in the way, or the same one: it may have been promised to an earlier copy of our own request."""
+    """A replica has promised a higher number, or the same one, perhaps to an earlier copy of this request."""
 
     proposal: int
     coordinator: NodeId = NO_NODE
@@ -40,7 +40,7 @@ class Rejected:
 
 @attrs.frozen
 class Ignored:
-    """A quorum does not vote now. The same number may be tried again."""
+    """A quorum does not vote now; the same number may be tried again."""
 
 
 RoundOutcome: TypeAlias = Accepted | Rejected | Ignored
@@ -48,11 +48,12 @@ RoundOutcome: TypeAlias = Accepted | Rejected | Ignored
 
 @attrs.define
 class CrashVector:
-    """The newest store of each node that anybody has told of."""
+    """The newest known incarnation of each node's store."""
 
     _newest: dict[NodeId, int] = attrs.field(factory=dict)
 
     def hear(self, node: NodeId, incarnation: int, others: Iterable[Incarnation]) -> None:
+        """Take in the incarnations that an answer of `node` carries."""
         newest = self._newest
         if incarnation > newest.get(node, -1):
             newest[node] = incarnation
@@ -61,22 +62,23 @@ class CrashVector:
                 newest[other.node] = other.incarnation
 
     def is_current(self, node: NodeId, incarnation: int) -> bool:
+        """True if no newer store of `node` is known."""
         return incarnation >= self._newest.get(node, -1)
 
 
 @attrs.define
 class Round:
-    """One broadcast. An answer that comes twice counts once."""
+    """One broadcast and its votes. A repeated answer counts once."""
 
     _quorum: int
-    _roll: CrashVector
+    _crash_vector: CrashVector
     _answers: dict[NodeId, Vote] = attrs.field(factory=dict)
 
     def count(self, node: NodeId, answer: Vote) -> RoundOutcome | None:
-        """Take one answer; the outcome, once there is one. What comes later changes nothing that was decided."""
-        roll = self._roll
-        roll.hear(node, answer.incarnation, answer.incarnations)
-        if roll.is_current(node, answer.incarnation):
+        """Take one answer and return the outcome; None while undecided. Later answers change no decision."""
+        crash_vector = self._crash_vector
+        crash_vector.hear(node, answer.incarnation, answer.incarnations)
+        if crash_vector.is_current(node, answer.incarnation):
             if answer.verdict is Verdict.REJECT:
                 return Rejected(answer.proposal, answer.coordinator)
             self._answers[node] = answer
@@ -84,7 +86,7 @@ class Round:
 
     @property
     def outcome(self) -> RoundOutcome | None:
-        """As of now. A store that has been outlived since takes its vote with it."""
+        """Outcome of the votes that still count; None while undecided. A vote of a superseded store is dropped."""
         votes = self._current()
         accepts = [answer for answer in votes if answer.verdict is Verdict.ACCEPT]
         if len(accepts) >= self._quorum:
@@ -92,12 +94,14 @@ class Round:
         return Ignored() if len(votes) - len(accepts) >= self._quorum else None
 
     def has_accepted(self, node: NodeId) -> bool:
-        """Whether the vote of this node counts."""
+        """True if this node has accepted and its vote counts."""
         answer = self._answers.get(node)
         return (
-            answer is not None and answer.verdict is Verdict.ACCEPT and self._roll.is_current(node, answer.incarnation)
+            answer is not None
+            and answer.verdict is Verdict.ACCEPT
+            and self._crash_vector.is_current(node, answer.incarnation)
         )
 
     def _current(self) -> list[Vote]:
-        is_current = self._roll.is_current
+        is_current = self._crash_vector.is_current
         return [answer for node, answer in self._answers.items() if is_current(node, answer.incarnation)]

@@ -1,11 +1,12 @@
-"""Which batches of which sessions a log holds, as far as whoever orders must know it.                               Pure.
+"""Digest of the sessions of a log: the batches that a leader must recognise when they are offered again.
 
-A batch that is offered again must be found again, whoever leads by then. So every replica folds what it learns, in the order
-of positions, into a digest: by session where it goes on, and where its last batches are. Now and then it is stored; what a
-truncation drops is carried by the TRUNCATE itself, as a replica that comes later never sees the batches.
+Any later leader must find a batch that was offered before. So every replica folds what it learns, in the order of
+positions, into a digest: for each session its next sequence number and its last batches. The digest is stored now and
+then. A TRUNCATE carries what it drops, as a replica that joins later never sees those batches.
 
-It is bounded by counts and not by time, so that a clock that jumps makes nobody forget: the sessions that appended last keep
-their batches, the others only where they go on, and those beyond that are forgotten, which the digest says.
+The digest is bounded by counts and not by time, so that a clock that jumps makes no replica forget. The sessions that
+appended last keep their batches, others only their next sequence number. Sessions beyond that are forgotten, and the
+digest says so.
 
 Encoded, little-endian: flags u8 (1: some session is forgotten) | sessions u32 | for each, the longest idle first:
     session 16 bytes | next sequence u64 | batches u8 | for each batch: first sequence u64, count u32, place u64
@@ -28,11 +29,11 @@ from virtuallog_loglets.paxos.core.values import ValueKind
 from virtuallog_loglets.paxos.offsets import offset_of
 
 BATCHES_MAX: Final = 64
-"""Remembered per session, as whoever orders does: an appender has no more in flight."""
+"""Batches remembered per session, as in a leader's table: an appender has no more in flight."""
 SESSIONS_MAX: Final = 4096
-"""With their batches: up to 10 KB each, 40 MB if all of them keep as many in flight as may be, which is unheard of."""
+"""Sessions remembered with their batches: up to 10 KB each, 40 MB in the extreme case that all have the most in flight."""
 IDLE_MAX: Final = 65536
-"""Of which it is only known where they go on: 200 bytes each."""
+"""Sessions remembered with their next sequence number only: 200 bytes each."""
 
 _HEAD: Final = struct.Struct("<BI")
 _SESSION: Final = struct.Struct("<16sQB")
@@ -51,12 +52,12 @@ class DigestedBatch:
 
 @attrs.frozen
 class DigestedSession:
-    """What is known of one session."""
+    """One session in the digest."""
 
     session: SessionId
     next_sequence: int
     last: tuple[DigestedBatch, ...]
-    """Its last batches, ascending; none of a session that has been idle for long."""
+    """Last batches of the session, ascending; empty for a session that has been idle for long."""
 
 
 @attrs.define(eq=False)
@@ -73,19 +74,20 @@ class _Known:
 
 @attrs.define(eq=False)
 class SessionDigest:
-    """Of all positions below `stop`."""
+    """Sessions of all positions below `stop`."""
 
     stop: int = 0
     has_forgotten: bool = False
-    """Some session: one that is not known may be an old one."""
+    """True if a session was forgotten: an unknown session may then be an old one."""
     taken_bytes: int = attrs.field(default=0, init=False)
-    """Of the values taken in since this was made."""
+    """Bytes of the values taken in since this object was made."""
     _active: OrderedDict[bytes, _Known] = attrs.field(factory=OrderedDict, init=False)
-    """In the order of their last batches."""
+    """Sessions with their batches, in the order of their last batches."""
     _idle: OrderedDict[bytes, int] = attrs.field(factory=OrderedDict, init=False)
+    """Next sequence numbers of sessions without batches, longest idle first."""
 
     def sessions(self) -> Iterator[DigestedSession]:
-        """The longest idle first."""
+        """All sessions, longest idle first."""
         for name, next_sequence in self._idle.items():
             yield DigestedSession(SessionId(name), next_sequence, ())
         for name, known in self._active.items():
@@ -94,7 +96,7 @@ class SessionDigest:
             )
 
     def take(self, position: int, value: bytes) -> None:
-        """The decided value of position `stop`, which has been checked."""
+        """Take in the decided value of position `stop`, which has been checked."""
         assert position == self.stop, "batches of a session are taken in order"
         self.stop = position + 1
         self.taken_bytes += len(value)
@@ -105,14 +107,14 @@ class SessionDigest:
             self._take_carried(carried)
 
     def skip_to(self, position: int) -> None:
-        """Everything below `position` is truncated; who has to know of it finds it in a TRUNCATE."""
+        """Skip truncated positions below `position`; a TRUNCATE carries their sessions."""
         self.stop = max(self.stop, position)
 
     def copy(self) -> SessionDigest:
         return self.decode_untrusted(self.encode(), self.stop)
 
     def encode(self, below: int | None = None) -> bytes:
-        """For the disk; or, with `below`, for a TRUNCATE that drops everything below that position, which is at most `stop`."""
+        """Encode for the disk; or, with `below` (at most `stop`), for a TRUNCATE that drops everything below that position."""
         assert below is None or below <= self.stop, "what is dropped is in the digest"
         parts = [_SESSION.pack(name, next_sequence, 0) for name, next_sequence in self._idle.items()]
         sessions = len(parts)
@@ -125,10 +127,10 @@ class SessionDigest:
 
     @classmethod
     def decode_untrusted(cls, encoded: bytes, stop: int) -> SessionDigest:
-        """The digest that `encode` made `encoded` from, of all positions below `stop`.
+        """Decode the output of `encode`, as the digest of all positions below `stop`.
 
         Raises:
-            MalformedError: not such a digest.
+            MalformedError: not a digest.
         """
         digest = cls(stop)
         digest._merge(*_parse_untrusted(encoded))
@@ -137,7 +139,7 @@ class SessionDigest:
     def _take_batches(self, position: int, value: bytes) -> None:
         try:
             parts = bundle.split_untrusted(value, values.BODY)
-        except MalformedError:  # a payload of a log that is used by itself
+        except MalformedError:  # user bytes of a log used by itself, not batches
             return
         for part in parts:
             batch = glance_untrusted(value, part.start)
@@ -155,14 +157,14 @@ class SessionDigest:
         known.batches.append((first_sequence, count, place))
 
     def _take_carried(self, carried: bytes) -> None:
-        """What a TRUNCATE dropped. It is decided, whatever it says: what cannot be read counts as forgotten."""
+        """Take in what a TRUNCATE dropped. The TRUNCATE is decided, so an unreadable digest counts as forgotten sessions."""
         try:
             self._merge(*_parse_untrusted(carried))
         except MalformedError:
             self.has_forgotten = True
 
     def _merge(self, has_forgotten: bool, sessions: list[DigestedSession]) -> None:
-        """Take in what was before all that is here; `sessions` with the longest idle first."""
+        """Merge sessions from before all positions here; `sessions` has the longest idle first."""
         self.has_forgotten |= has_forgotten
         for earlier in reversed(sessions):
             known, name = self._active.get(earlier.session), earlier.session

@@ -1,13 +1,13 @@
-"""What a replica knows about the positions of its log.                                                             Pure.
+"""State of the positions of a log at one replica: records, decisions, truncation, SEAL.
 
          begin              learned                          end
     -------|-------------------|------------------------------|
     trun-     all decided        open records, some decided
     cated                        ones, and holes
 
-In memory are the records of what is not decided, as intervals what is decided beyond `learned`, and the newest decided
-values for those who follow the tail. Everything else is on the disk. Nothing takes time per position but what concerns
-that very position.
+In memory are the records of undecided positions, the decided positions beyond `learned` as intervals, and the newest
+decided values for readers that follow the tail. Everything else is on the disk. No operation takes time per position
+except on the positions that it names.
 """
 
 from __future__ import annotations
@@ -23,14 +23,18 @@ from virtuallog_loglets.paxos.core.session_digest import SessionDigest
 from virtuallog_loglets.paxos.core.values import ValueKind
 from virtuallog_loglets.paxos.messages import NOWHERE, PaxosRecord
 
-# FOLDED from virtuallog_loglets.paxos.positions: Sets of positions, kept as intervals.                                                                              Pure.
-#
-# A truncation or a catch-up concerns millions of positions at once, so nothing here takes time per position.
+RECENT_BYTES_MAX: Final = 8 << 20
+"""Cap on the newest decided values in memory. Readers that follow the tail get those; others read from the disk."""
+RECORD_BYTES: Final = 256
+"""Memory of a record beside its value, in bytes."""
 
 
 @attrs.define
 class PositionSet:
-    """A set of integers: sorted intervals that neither overlap nor touch."""
+    """A set of positions, kept as sorted intervals that neither overlap nor touch.
+
+    A truncation or a catch-up concerns millions of positions at once, so no operation takes time per position.
+    """
 
     _starts: list[int] = attrs.field(factory=list)
     _stops: list[int] = attrs.field(factory=list)
@@ -46,7 +50,7 @@ class PositionSet:
         return map(range, self._starts, self._stops)
 
     def add(self, start: int, stop: int) -> None:
-        """Put in everything from `start` up to and without `stop`."""
+        """Add all of [start, stop)."""
         if start >= stop:
             return
         low, high = bisect_left(self._stops, start), bisect_right(self._starts, stop)
@@ -55,7 +59,7 @@ class PositionSet:
         self._starts[low:high], self._stops[low:high] = [start], [stop]
 
     def drop_below(self, position: int) -> None:
-        """Take out everything below `position`."""
+        """Remove everything below `position`."""
         count = bisect_right(self._stops, position)
         del self._starts[:count], self._stops[:count]
         if self._starts and self._starts[0] < position:
@@ -67,7 +71,7 @@ class PositionSet:
         return max(position, self._stops[index]) if index >= 0 else position
 
     def gaps(self, start: int, stop: int) -> list[range]:
-        """What of [start, stop) is not in the set, ascending."""
+        """Parts of [start, stop) that are not in the set, ascending."""
         found: list[range] = []
         while start < stop:
             start = self.run_end(start)
@@ -79,15 +83,12 @@ class PositionSet:
         return found
 
 
-RECENT_BYTES_MAX: Final = 8 << 20
-"""Of the newest decided values. Who follows the tail is served from them; who lags more than that reads from the disk."""
-RECORD_BYTES: Final = 256
-"""What a record takes in memory beside its value."""
-
-
 @attrs.define(eq=False)
 class PaxosSlots:
-    """Everything here is as durable as its last change."""
+    """Positions of one log at one replica. For `begin`, `learned`, `end`, `seal` and `trim` see `messages.Standing`.
+
+    The state here may be ahead of the disk; the driver makes changes durable before it reports them.
+    """
 
     begin: int = 0
     learned: int = 0
@@ -95,52 +96,56 @@ class PaxosSlots:
     seal: int = NOWHERE
     trim: int = 0
     digest: SessionDigest = attrs.field(factory=SessionDigest)
-    """Of the decided prefix, or of less: it stops where a value is on the disk only."""
+    """Sessions of the decided prefix, or of a part of it: it stops where a value is on the disk only."""
     open_bytes: int = attrs.field(default=0, init=False)
-    """In memory for what is not decided."""
+    """Bytes in memory for undecided positions."""
     recent_bytes: int = attrs.field(default=0, init=False)
+    """Bytes in memory for `_recent`."""
     _open: dict[int, PaxosRecord] = attrs.field(factory=dict, init=False)
+    """Records of undecided positions."""
     _beyond: PositionSet = attrs.field(factory=PositionSet, init=False)
-    """Decided, and not below `learned`."""
+    """Decided positions that are not below `learned`."""
     _recent: dict[int, PaxosRecord] = attrs.field(factory=dict, init=False)
-    """The newest decided ones, in the order in which that became known."""
+    """Newest decided records, in the order in which they became known as decided."""
     _seals: set[int] = attrs.field(factory=set, init=False)
-    """Where a SEAL is accepted or learned."""
+    """Positions at which a SEAL is accepted or learned."""
 
     # -- questions ------------------------------------------------------------------------------------------------
 
     def is_learned(self, position: int) -> bool:
-        """Decided, as far as is known here; what is truncated was."""
+        """True if the position is known to be decided here; truncated positions were."""
         return position < self.learned or (bool(self._beyond) and position in self._beyond)
 
     def open_record(self, position: int) -> PaxosRecord | None:
-        """What was promised or accepted at a position that is not decided."""
+        """Record of an undecided position; None if nothing was promised or accepted there."""
         return self._open.get(position)
 
     def recent(self, position: int) -> PaxosRecord | None:
-        """The record of a decided position, if it is in memory."""
+        """Record of a decided position; None if it is not in memory."""
         record = self._recent.get(position)
         return None if record is None else _decided(record)
 
     def learned_run(self, first: int, stop: int) -> int:
-        """How far everything from `first` on is decided and here: a position in [first, stop]."""
+        """End of the run of positions from `first` on that are decided and held here: a position in [first, stop]."""
         if first < self.begin:
             return first
         run = self.learned if first < self.learned else self._beyond.run_end(first)
         return max(first, min(run, stop))
 
     def missing(self, first: int, stop: int) -> list[range]:
-        """What of [first, stop) is not known to be decided, ascending."""
+        """Parts of [first, stop) that are not known to be decided, ascending."""
         return self._beyond.gaps(max(first, self.learned), stop)
 
     @property
     def seal_seen(self) -> int:
-        """Lowest position at which a SEAL is accepted or learned."""
+        """Lowest position at which a SEAL is accepted or learned; NOWHERE if there is none."""
         return min(self._seals, default=NOWHERE)
 
     def uniform(self) -> tuple[int, int]:
-        """(first position from which on all was accepted with one proposal, that proposal). It ends at what is decided: that may
-        be another value than others have accepted with that proposal."""
+        """(First position from which all through `end` were accepted with one proposal, that proposal).
+
+        The run stops at decided positions: other replicas may have accepted another value there with that proposal.
+        """
         position, proposal = self.end, NOWHERE
         while (record := self._open.get(position)) is not None and record.performed != NOWHERE:
             if proposal not in {NOWHERE, record.performed}:
@@ -152,7 +157,7 @@ class PaxosSlots:
     # -- changes --------------------------------------------------------------------------------------------------
 
     def put(self, record: PaxosRecord) -> None:
-        """Take in what is promised or accepted at a position that is not decided."""
+        """Store what is promised or accepted at an undecided position."""
         position = record.position
         assert not self.is_learned(position), "what is decided never changes"
         former = self._open.get(position)
@@ -165,7 +170,7 @@ class PaxosSlots:
         self.end = max(self.end, position)
 
     def decide(self, proposal: int, first: int, stop: int) -> list[PaxosRecord]:
-        """Mark what was accepted in [first, stop) with `proposal` or a higher one; returns what is newly decided."""
+        """Mark values in [first, stop) accepted with `proposal` or a higher one as decided; returns these records."""
         first, stop = max(first, self.learned), min(stop, self.end + 1)
         return self._learn_all(self._chosen(proposal, first, stop))
 
@@ -177,7 +182,7 @@ class PaxosSlots:
                 yield record
 
     def learn(self, record: PaxosRecord) -> None:
-        """Take in a decided value from elsewhere."""
+        """Learn a decided value."""
         self._learn_all([record])
 
     def _learn_all(self, records: Iterable[PaxosRecord]) -> list[PaxosRecord]:
@@ -192,7 +197,7 @@ class PaxosSlots:
         former = self._open.pop(position, None)
         if former is not None:
             self._let_go(former)
-        if position == self.learned and not self._beyond:  # as nearly always
+        if position == self.learned and not self._beyond:  # nearly always
             self.learned = position + 1
         else:
             self._beyond.add(position, position + 1)
@@ -207,7 +212,7 @@ class PaxosSlots:
         self._keep_recent(record)
 
     def truncate(self, to: int) -> None:
-        """Drop every position below `to`; never the SEAL of a closed log."""
+        """Drop every position below `to`, but never the SEAL of a closed log."""
         if self.seal != NOWHERE:
             to = min(to, self.seal)
         if to <= self.begin:
@@ -222,7 +227,7 @@ class PaxosSlots:
         self._advance()
 
     def digest_more(self, records: Iterable[PaxosRecord]) -> None:
-        """Go on with the digest: decided records from `digest.stop` on, in order; others are passed over."""
+        """Extend the digest by decided records from `digest.stop` on, in order; other records are ignored."""
         for record in records:
             if record.position == self.digest.stop < self.learned:
                 self.digest.take(record.position, record.value)
@@ -238,7 +243,7 @@ class PaxosSlots:
             self._digest_recent()
 
     def _close(self) -> None:
-        """What served those who append or follow the tail serves nobody any more."""
+        """Close the log at its SEAL and free what served appends and readers of the tail."""
         self.seal = min(self._seals)
         self.digest = SessionDigest(stop=self.learned)
         self._recent.clear()
@@ -260,13 +265,13 @@ class PaxosSlots:
             self.recent_bytes -= len(recent.pop(oldest).value) + RECORD_BYTES
 
     def _let_go(self, record: PaxosRecord) -> None:
-        """An open record that is replaced, decided or dropped."""
+        """Account for an open record that is replaced, decided or dropped."""
         self.open_bytes -= len(record.value) + RECORD_BYTES
         self._seals.discard(record.position)
 
 
 def _decided(record: PaxosRecord) -> PaxosRecord:
-    """The same record, as one that is known to be decided."""
+    """The record, marked as decided."""
     if record.learned:
         return record
     return PaxosRecord(
@@ -276,3 +281,10 @@ def _decided(record: PaxosRecord) -> PaxosRecord:
         value=record.value,
         learned=True,
     )
+
+
+def promised_record(position: int, before: PaxosRecord | None, proposal: int) -> PaxosRecord:
+    """The record of `position` after an explicit promise of `proposal`; `before` is None if there was none."""
+    if before is None:
+        return PaxosRecord(position=position, promised=proposal)
+    return PaxosRecord(position=position, promised=proposal, performed=before.performed, value=before.value)

@@ -1,19 +1,20 @@
-"""check_tail: what the standings of a quorum say, and whom to ask next.                                            Pure.
+"""The tail check: the tail that the standings of a quorum establish, and the next question.
 
     asking --all up to the cover is decided--> Open or Sealed
        |                                          ^
        '--some is not--> waiting for replicas to learn it --'--too long: have it settled, ask again
 
-The *cover* is the highest position that may have been acknowledged before the check began: a quorum accepted it, so of the
-m voting replicas that answered, out of n, at least m + q - n have it. What they show beyond may be in flight, and is nobody's
-yet. A tail is told only if everything below is known to be decided:
+The *cover* is the highest position that may have been acknowledged before the check began. A quorum of q accepted it, so
+of the m voting replicas that answered, out of n, at least m + q - n have it. Positions beyond may be in flight and are not
+acknowledged. A tail is returned only if everything below is known to be decided:
 
 * one replica has learned it; or
-* a quorum accepted it with one number, and what lies below is learned. A number belongs to one value per position. (Who has
-  learned a position with a hole below is of no such quorum: what others accepted there with that number may be another value.)
+* a quorum accepted it with one number, and everything below is learned. A number belongs to one value per position. (A
+  replica that has learned a position above a hole is in no such quorum: others may have accepted another value there
+  with that number.)
 
-A SEAL among the decided positions is the end. No position is open because a seal *bit* is not set: what makes the order of
-two reads matter elsewhere (docs/protocols/loglet.md) cannot go wrong here, as the seal has a position of its own.
+A SEAL among the decided positions is the end. The seal has a position of its own and is no *bit* of a replica, so the
+order of two reads, which matters for other loglets (docs/protocols/loglet.md), does not matter here.
 """
 
 from __future__ import annotations
@@ -30,23 +31,23 @@ from virtuallog_loglets.paxos.offsets import offset_of
 
 @attrs.frozen
 class AskStandings:
-    """Ask all replicas how they stand, again and again until each answers, or until another round begins."""
+    """Ask all replicas for their standings, repeatedly until each answers or another round begins."""
 
     round: int
     past: int = NOWHERE
-    """Not at once: when they have learned this position, with everything below."""
+    """Replicas answer once they have learned this position and everything below; NOWHERE: at once."""
 
 
 @attrs.frozen
 class SettleThrough:
-    """Have everything through `past` decided, then `settled`."""
+    """Have everything through `past` decided, then call `settled`."""
 
     past: int
 
 
 @attrs.frozen
 class TailEstablished:
-    """The tail has been established."""
+    """End of the check: the tail is established."""
 
     tail: Tail
 
@@ -56,14 +57,14 @@ PaxosTailEffect: TypeAlias = AskStandings | SettleThrough | TailEstablished
 
 @attrs.define(eq=False)
 class PaxosTailCheck:
-    """One check. Answers in, effects out."""
+    """Core of one tail check: takes answers, returns effects."""
 
     replicas: int
     quorum: int
     round: int = attrs.field(default=0, init=False)
     is_waiting: bool = attrs.field(default=False, init=False)
     _standings: dict[NodeId, Standing] = attrs.field(factory=dict, init=False)
-    """The latest of each, all given after the check began. They only grow, so those of earlier rounds count."""
+    """Latest standing of each replica, all given after the check began. They only grow, so earlier rounds count."""
     _cover: int | None = attrs.field(default=None, init=False)
 
     def begin(self) -> list[PaxosTailEffect]:
@@ -71,7 +72,7 @@ class PaxosTailCheck:
         return [AskStandings(self.round)]
 
     def answer(self, node: NodeId, standing: Standing) -> list[PaxosTailEffect]:
-        """A replica has said how it stands."""
+        """Take the standing of a replica."""
         self._standings[node] = standing
         standings = newest_of(self._standings)
         cover = cover_of(standings, self.replicas, self.quorum)
@@ -87,18 +88,20 @@ class PaxosTailCheck:
         return [AskStandings(self.round, past=self._cover)]
 
     def waited_long(self) -> list[PaxosTailEffect]:
-        """Nobody tells the replicas what is decided: whoever led may be gone."""
+        """Have the cover settled: replicas have not learned it in time, so the leader may be gone."""
         return [SettleThrough(self._cover)] if self.is_waiting and self._cover is not None else []
 
     def settled(self) -> list[PaxosTailEffect]:
-        """What `SettleThrough` asked for has been tried."""
+        """Ask again: the settling that `SettleThrough` requested has been tried."""
         self.is_waiting = False
         return self.begin()
 
 
 def newest_of(standings: Mapping[NodeId, Standing]) -> dict[NodeId, Standing]:
-    """Those that the newest store of their replica has given, as far as anybody knows: what a former one accepted is gone,
-    and whoever infers a decision from it may be wrong."""
+    """Standings of stores that are not known to be superseded.
+
+    What a former store accepted is gone, so a decision inferred from it may be wrong.
+    """
     newest: dict[NodeId, int] = {}
     for standing in standings.values():
         for known in standing.incarnations:
@@ -107,15 +110,15 @@ def newest_of(standings: Mapping[NodeId, Standing]) -> dict[NodeId, Standing]:
 
 
 def cover_of(standings: Mapping[NodeId, Standing], replicas: int, quorum: int) -> int | None:
-    """The highest position that a quorum can have accepted before these were asked; None: too few of them vote."""
+    """Highest position that a quorum can have accepted before these replicas were asked; None if too few of them vote."""
     ends = sorted((s.end for s in standings.values() if s.status is Status.VOTING), reverse=True)
     return ends[len(ends) + quorum - replicas - 1] if len(ends) >= quorum else None
 
 
 def established(standings: Sequence[Standing], quorum: int, cover: int | None) -> Tail | None:
-    """The tail; None: not yet, as far as these say.
+    """Tail that these standings establish; None if they establish none yet.
 
-    Sealed needs no cover: nothing is acknowledged behind a SEAL that is decided.
+    A sealed tail needs no cover: nothing is acknowledged behind a decided SEAL.
     """
     seals = [standing.seal for standing in standings if standing.seal != NOWHERE]
     if seals:
@@ -124,15 +127,15 @@ def established(standings: Sequence[Standing], quorum: int, cover: int | None) -
     if seal != NOWHERE:
         return Sealed(offset_of(seal))
     if cover is None or decided < cover:
-        # Position 0 holds no data of anybody. As long as it is all there is, the log is empty.
+        # Position 0 holds no user data. As long as it is the only one, the log is empty.
         return Open(0) if cover == 0 else None
     return Open(offset_of(decided + 1))
 
 
 def decided_to(standings: Sequence[Standing], quorum: int) -> tuple[int, int]:
-    """Everything through the first of the two is decided; the other one is the position of a SEAL among it, if it is new.
+    """(Position through which everything is decided, position of a new SEAL among it or NOWHERE).
 
-    None of the standings knows of a seal by itself.
+    No standing may have a `seal` of its own.
     """
     learned = max((standing.learned for standing in standings), default=0)
     proposals = {s.uniform for s in standings if s.status is Status.VOTING and s.uniform != NOWHERE}
@@ -142,7 +145,7 @@ def decided_to(standings: Sequence[Standing], quorum: int) -> tuple[int, int]:
             continue
         end = sorted((s.end for s in alike), reverse=True)[quorum - 1]
         seals = {s.seal_seen for s in alike if s.end >= end and (s.seal_seen == NOWHERE or s.seal_seen >= learned)}
-        if not seals or end < learned:  # who has an undecided SEAL further down says nothing of those above
+        if not seals or end < learned:  # an undecided SEAL further down hides those above
             continue
         inside = [seal for seal in seals if learned <= seal <= end]
         return (inside[0], inside[0]) if inside else (end, NOWHERE)
@@ -150,5 +153,5 @@ def decided_to(standings: Sequence[Standing], quorum: int) -> tuple[int, int]:
 
 
 def _continues(standing: Standing, proposal: int, learned: int) -> bool:
-    """Whether it voted with `proposal` for everything from what is learned up to its end."""
+    """True if the replica accepted everything from `learned` through its end with `proposal`."""
     return standing.status is Status.VOTING and standing.uniform == proposal and standing.uniform_from <= learned

@@ -1,4 +1,4 @@
-"""Whether a request to a replica can be meant at all: before anything of it is believed.                          Pure."""
+"""Validation of requests to a replica, before anything in them is believed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 from virtuallog.contract.errors import MalformedError
 from virtuallog.contract.types import POSITION_MAX
 from virtuallog_loglets.paxos.core import values
+from virtuallog_loglets.paxos.core.values import ValueKind
 from virtuallog_loglets.paxos.messages import (
     NOWHERE,
     PROPOSAL_MAX,
@@ -23,18 +24,18 @@ from virtuallog_loglets.paxos.messages import (
 from virtuallog_loglets.paxos.offsets import PLACE_MAX
 
 PROMISE_POSITIONS_MAX: Final = 1024
-"""Of one explicit promise: its answer may quote a value for each."""
+"""Cap on positions of one explicit promise: its answer may quote a value for each."""
 WRITE_POSITIONS_MAX: Final = 4096
-"""Of one wave."""
+"""Cap on positions of one write."""
 LEARN_RECORDS_MAX: Final = 4096
-"""What one answer to `ReadRecords` brings."""
+"""Cap on records of one `Learn`, equal to that of an answer to `ReadRecords`."""
 
 
 def check_untrusted(request: object) -> None:
-    """Look at what came from the network.
+    """Check a request from the network.
 
     Raises:
-        MalformedError: it is out of all bounds, or holds something that is no value.
+        MalformedError: a number is out of bounds, or a value cannot be parsed.
         CorruptionError: a value does not match its checksum.
     """
     match request:
@@ -61,6 +62,13 @@ def check_untrusted(request: object) -> None:
             _require(request.offset <= POSITION_MAX, f"no such offset: {request.offset}")
         case WaitLearned():
             _require(request.past <= POSITION_MAX, f"no such position: {request.past}")
+
+
+def brings_data(request: PaxosWrite | Learn, end: int) -> bool:
+    """True if the request holds more data than filling and closing a log whose highest position is `end` needs."""
+    if isinstance(request, PaxosWrite):
+        return request.first + len(request.values) - 1 > end and any(v[3] == ValueKind.APPEND for v in request.values)
+    return any(record.value[3] == ValueKind.APPEND for record in request.records)
 
 
 def _check_proposal(proposal: int) -> None:

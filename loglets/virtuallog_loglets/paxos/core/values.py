@@ -1,13 +1,13 @@
-"""What a position of a replicated log holds, as one blob that everybody in between carries unparsed.                Pure.
+"""Value of a position: one blob, which intermediate parts carry unparsed.
 
 Durable and wire format, version 1, little-endian; it never changes once released:
 
     magic "VP" | version u8 | kind u8 | crc32c u32 of kind and all that follows | time u64, ms since the epoch | body
 
     NOP        body: tombstone u8. A tombstone says that this position and all below are truncated.
-    APPEND     body: the bytes of the user; in a loglet, one batch or several (bundle.py)
+    APPEND     body: the bytes of the user; in a loglet, one batch or several (virtuallog/ordering/bundle.py)
     TRUNCATE   body: to u64 (first position kept) | trim u64 (first loglet offset kept) | digest: sessions whose batches may be dropped
-    SEAL       body: empty. Nothing is decided for a user at any later position.
+    SEAL       body: empty. Later positions hold no user data.
 
 Source: Mesos, src/messages/log.proto (Action); SEAL, the time and the digest are ours (docs/protocols/paxos.md).
 """
@@ -24,7 +24,7 @@ from crc32c import crc32c
 from virtuallog.contract.errors import CorruptionError, MalformedError
 
 VALUE_BYTES_MAX: Final = 9 << 20
-"""A batch of the largest size, and what goes around it."""
+"""Cap on an encoded value: a batch of the largest size and its framing."""
 
 _PREFIX: Final = struct.Struct("<2sBBI")
 _TIME: Final = struct.Struct("<Q")
@@ -32,10 +32,12 @@ _TRUNCATE: Final = struct.Struct("<QQ")
 _MAGIC: Final = b"VP"
 _VERSION: Final = 1
 BODY: Final = _PREFIX.size + _TIME.size
-"""Where the body of a value starts."""
+"""Byte offset of the body of a value."""
 
 
 class ValueKind(enum.IntEnum):
+    """Kind of a value, as encoded."""
+
     NOP = 1
     APPEND = 2
     TRUNCATE = 3
@@ -43,7 +45,7 @@ class ValueKind(enum.IntEnum):
 
 
 _KINDS: Final = {kind.value: kind for kind in ValueKind}
-"""Asked for every position; `ValueKind(number)` takes five times as long."""
+"""Kinds by number. Looked up for every position; `ValueKind(number)` takes five times as long."""
 
 
 @attrs.frozen
@@ -72,36 +74,37 @@ def seal(time_ms: int) -> bytes:
 
 
 def kind_of(value: bytes) -> ValueKind:
-    """Of a value that has been checked."""
+    """Kind of a value that has been checked."""
     return _KINDS[value[3]]
 
 
 def time_of(value: bytes) -> int:
-    """When its proposer made it, in milliseconds since the epoch."""
+    """Time at which the proposer made the value, in milliseconds since the epoch."""
     time_ms: int = _TIME.unpack_from(value, _PREFIX.size)[0]
     return time_ms
 
 
 def is_tombstone(value: bytes) -> bool:
+    """True if the value says that its position and all below are truncated."""
     return value[3] == ValueKind.NOP and value[BODY] != 0
 
 
 def payload_of(value: bytes) -> bytes:
-    """The body: what `append` was given."""
+    """Body of the value: the bytes that `append` was given."""
     return value[BODY:]
 
 
 def truncation_of(value: bytes) -> Truncation:
-    """Of a checked TRUNCATE."""
+    """Body of a checked TRUNCATE."""
     to, trim = _TRUNCATE.unpack_from(value, BODY)
     return Truncation(to, trim, value[BODY + _TRUNCATE.size :])
 
 
 def check_untrusted(value: bytes) -> None:
-    """Whether `value` is one, and whole.
+    """Check that `value` is a value, and intact.
 
     Raises:
-        MalformedError: not a value, or one of a later version.
+        MalformedError: not a value, or a value of a later version.
         CorruptionError: its bytes do not match its checksum.
     """
     if not BODY <= len(value) <= VALUE_BYTES_MAX:

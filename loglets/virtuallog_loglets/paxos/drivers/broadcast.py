@@ -1,4 +1,4 @@
-"""One question to all other replicas of a log, on behalf of the local one. A driver."""
+"""One question from the local replica to all other replicas of a log."""
 
 from __future__ import annotations
 
@@ -14,46 +14,48 @@ from virtuallog.contract.ports import NodeEnvironment, Request
 from virtuallog.contract.types import NodeId
 from virtuallog_loglets.paxos.config import Ensemble
 from virtuallog_loglets.paxos.core.recovery import Recovery, RecoveryStep
-from virtuallog_loglets.paxos.drivers.replica_service import LocalReplica
+from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
 from virtuallog_loglets.paxos.messages import NOWHERE, GetStanding, PaxosRecover, PaxosRecovered, Standing
 
 RECOVER_SECONDS: Final = 2.0
-"""For a round of `PaxosRecover`: its answer takes one sync. Mesos waits 10 s, and one request that got lost costs so much."""
+"""Timeout of a round of `PaxosRecover`, whose answer takes one sync. Mesos waits 10 s, so a lost request costs that much."""
 
 STANDING_SECONDS: Final = 1.0
-"""For the standings of all: these need no sync of their own."""
+"""Timeout for the standings of all replicas: these need no sync of their own."""
 
 
 @attrs.define(eq=False)
 class Broadcast:
-    """Under way to all replicas but the local one. Cancelling the wait leaves nothing behind but late answers, which are taken, too."""
+    """A request to all replicas but the local one. After a cancelled wait, late answers are still taken."""
 
     _environment: NodeEnvironment
     _request: Request[Any]
     _take: Callable[[NodeId, Any], None]
-    """Called with each answer: a reply, or an error. Must not block."""
-    _unheard: int = attrs.field(default=0, init=False)
+    """Called with each answer: a reply or an error. Must not block."""
+    _awaited: int = attrs.field(default=0, init=False)
+    """Replicas that have not answered yet."""
     _over: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def post(self, members: Iterable[NodeId], timeout_seconds: float) -> None:
+        """Send the request to all `members` but this node."""
         others = [node for node in members if node != self._environment.node]
-        self._unheard = len(others)
+        self._awaited = len(others)
         for node in others:
             self._environment.services.post(node, self._request, partial(self._answered, node), timeout_seconds)
         if not others:
             self._over.set()
 
     def enough(self) -> None:
-        """No more answers are waited for."""
+        """End the wait: no more answers are needed."""
         self._over.set()
 
     async def wait(self) -> None:
-        """Until all have answered, failed or timed out, or it is enough."""
+        """Wait until all have answered, failed or timed out, or `enough` was called."""
         await self._over.wait()
 
     def _answered(self, node: NodeId, outcome: Any) -> None:
-        self._unheard -= 1
-        if self._unheard == 0:
+        self._awaited -= 1
+        if self._awaited == 0:
             self._over.set()
         self._take(node, outcome)
 
@@ -66,14 +68,17 @@ async def recovery_round(
     has_forgotten: bool,
     auto_initialize: bool = False,
 ) -> RecoveryStep | None:
-    """Ask everybody how far they are; None: nothing follows from it.
+    """Ask all replicas for the extent of the log.
 
     Args:
-        replica: of this node.
-        ensemble: as of the moment of the call.
-        environment: of the node.
-        has_forgotten: the local store may be a new one: whoever answers notes its incarnation first.
+        replica: the replica of this node.
+        ensemble: returns the ensemble at the moment of the call.
+        environment: the node's.
+        has_forgotten: the local store may be new, so replicas note its incarnation before they answer.
         auto_initialize: see `Recovery`.
+
+    Returns:
+        The step that follows from the answers; None if there is none.
     """
     now, standing = ensemble(), replica.core.standing()
     recovery = Recovery(environment.node, _own(standing), now.quorum, auto_initialize)
@@ -93,7 +98,7 @@ async def recovery_round(
 
 
 async def standings(replica: LocalReplica, environment: NodeEnvironment) -> Mapping[NodeId, Standing]:
-    """Of all others that answer and may know what is decided."""
+    """Standings of all other holders of the log that answer in time."""
     known: dict[NodeId, Standing] = {}
 
     def take(node: NodeId, outcome: Standing | VirtualLogError) -> None:

@@ -1,11 +1,11 @@
-"""Learns what the local replica has missed: copies what others have learned, fills what nobody has. The driver of `GapRepair`.
+"""Catch-up of the local replica: copies positions that others have learned, fills the rest. The driver of `GapRepair`.
 
-    look who has what --> copy, drop or fill the lowest missing stretch --> is it learned here? --> the next one
+    ask for standings --> copy, drop or fill the lowest gap --> is it learned here? --> the next one
 
 Rules:
-* Only what the local replica has learned counts. So each step ends with a look at it, never with what somebody said.
-* While one piece is stored the next one is on its way; two pieces are in memory at most, whatever the length of the log.
-* Everything here may be cancelled at any await, repeated, and done by several at once: it only learns what is decided.
+* Only what the local replica has learned counts. So each step ends with a look at it, never with a claim of a peer.
+* While one piece is stored the next one is fetched; at most two pieces are in memory, for a log of any length.
+* Everything here may be cancelled at any await, repeated, and run concurrently: it only learns decisions.
 
 Source: Mesos, `src/log/catchup.cpp`. Departures are named in `GapRepair`.
 """
@@ -34,7 +34,7 @@ from virtuallog_loglets.paxos.core.gap_repair import (
 from virtuallog_loglets.paxos.core.recovery import FollowQuorum
 from virtuallog_loglets.paxos.drivers.broadcast import Broadcast, recovery_round
 from virtuallog_loglets.paxos.drivers.fill_driver import fill
-from virtuallog_loglets.paxos.drivers.replica_service import LocalReplica
+from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
 from virtuallog_loglets.paxos.messages import (
     GetStanding,
     Learn,
@@ -47,14 +47,16 @@ from virtuallog_loglets.paxos.messages import (
 from virtuallog_loglets.paxos.metrics import CatchUpSource
 
 PIECE_BYTES: Final = 256 << 10
+"""Bytes of one piece."""
 PIECE_POSITIONS: Final = 512
-"""Of one read, and one write: a sync costs little beside it, and the appends that this node serves meanwhile wait for no more than
-some 20 ms of work at a time."""
+"""Positions of one piece, that is, of one read and one write. A sync costs little beside it, and appends that this node
+serves meanwhile wait for at most some 20 ms of work."""
 LOOK_SECONDS: Final = 0.3
-"""How long the answers of all replicas are waited for, if none so far has everything. Those that come later count as well."""
+"""Wait for the standings of all replicas, unless one has everything. Later answers count as well."""
 LOOK_AGAIN_SECONDS: Final = 1.0
+"""Time after which standings are asked for again."""
 READ_SECONDS: Final = 2.0
-"""For one piece, from a disk that has appends to sync as well."""
+"""Timeout for one piece, from a disk that syncs appends as well."""
 PAUSE_SECONDS: Final = 0.1
 """T of the pause of T to 2T after a fill that has failed."""
 
@@ -70,41 +72,41 @@ async def catch_up(
     leave: int = 0,
     fills: bool = True,
 ) -> int:
-    """Have the local replica learn every position from `first` up to and without `stop`.
+    """Have the local replica learn every position in [first, stop).
 
-    What is decided elsewhere is copied; the rest is filled, however long a quorum keeps it waiting. Safe to cancel and to
-    repeat at any time, and by many at once; what has been learned stays.
+    Decided positions are copied; the rest is filled, however long a quorum takes. Safe to cancel, to repeat and to run
+    concurrently; what has been learned stays.
 
     Args:
-        replica: in any status.
-        ensemble: as of the moment of the call: who fills. What is copied comes from all `holders`.
-        environment: of the node.
-        first: see above.
-        stop: see above.
-        proposal: the number to fill with at first; 0: any.
-        leave: do not fill the last so many positions that anybody knows of: a coordinator may have them in flight.
-        fills: False: copy only.
+        replica: the local replica, in any status.
+        ensemble: returns the ensemble that fills, at the moment of the call. Copies come from all `holders`.
+        environment: the node's.
+        first: first position to learn.
+        stop: position behind the last one to learn.
+        proposal: number of the first fill; 0 for any.
+        leave: number of last known positions that are not filled, as a coordinator may have them in flight.
+        fills: if False, positions are only copied.
 
     Returns:
-        The first position that is still missing; `stop`, if none is, and always without `leave` and with `fills`.
+        The first position that is still missing, or `stop`. Always `stop` if `leave` is 0 and `fills` is True.
 
     Raises:
         SealedError: the log has been dropped here.
-        StorageError: of the local store.
+        StorageError: the local store failed.
     """
     if not replica.core.missing(first, stop):
         return stop
-    replica.meter.went_to_catch_up()
+    replica.meter.catch_up_started()
     return await _CatchUp(replica, ensemble, environment, first, stop, proposal, GapRepair(leave, fills)).run()
 
 
 async def catch_up_voting(replica: LocalReplica, ensemble: Callable[[], Ensemble], environment: NodeEnvironment) -> int:
     """Have a voting replica that does not lead learn what others know: `Reader.catchup` of Mesos (MESOS-7973).
 
-    The very last position of the log is left alone: its coordinator may have it in flight.
+    The last position of the log is left alone: its coordinator may have it in flight.
 
     Returns:
-        The last position that can be read here now. What lies before `begin` has been truncated, perhaps a moment ago.
+        The last position that can be read here now. Positions before `begin` have been truncated, perhaps just now.
 
     Raises:
         UnavailableError: the replica does not vote, no quorum of voting replicas answered, or the log has only one position.
@@ -116,7 +118,7 @@ async def catch_up_voting(replica: LocalReplica, ensemble: Callable[[], Ensemble
         raise UnavailableError("no quorum of voting replicas answered")
     if known.begin == known.end:
         raise UnavailableError("the log has only one position")
-    # From the lower begin on: so this replica either keeps its begin, or meets what has truncated it.
+    # From the lower begin on, so that this replica keeps its begin or learns what has truncated it.
     first = min(known.begin, replica.core.begin)
     await catch_up(replica, ensemble, environment, first, known.end)
     return known.end - 1
@@ -124,7 +126,7 @@ async def catch_up_voting(replica: LocalReplica, ensemble: Callable[[], Ensemble
 
 @attrs.define(eq=False)
 class _CatchUp:
-    """One run."""
+    """One call of `catch_up`."""
 
     _replica: LocalReplica
     _ensemble: Callable[[], Ensemble]
@@ -132,15 +134,15 @@ class _CatchUp:
     _first: int
     _stop: int
     _proposal: int
-    _closing: GapRepair
+    _repair: GapRepair
     _looked_at: float = attrs.field(default=0.0, init=False)
 
     async def run(self) -> int:
         await self._look()
         while gaps := self._replica.core.missing(self._first, self._stop):
-            self._replica.check_live()  # nobody may be left who could say so
+            self._replica.check_live()  # a dropped log may have no peer left that could say so
             self._first = gaps[0].start
-            step = self._closing.next(gaps[0], self._replica.core.end)
+            step = self._repair.next(gaps[0], self._replica.core.end)
             if step is None:
                 return self._first
             await self._perform(step)
@@ -157,23 +159,23 @@ class _CatchUp:
             case FillGap(first, stop):
                 await self._fill(first, stop)
 
-    # -- who has what -----------------------------------------------------------------------------------------------------
+    # -- standings --------------------------------------------------------------------------------------------------------
 
     async def _look(self) -> None:
-        """Until everybody has answered, or somebody who has everything."""
+        """Ask for standings, until all replicas have answered, or one that has everything."""
         question = self._ask()
         with self._environment.clock.timeout(LOOK_SECONDS):
             await question.wait()
 
     def _ask(self) -> Broadcast:
-        """Answers are taken when they come."""
-        self._closing.looked_again()
+        """Ask all holders for their standings; answers are taken when they arrive."""
+        self._repair.looked_again()
         self._looked_at = self._environment.clock.monotonic()
 
         def take(node: NodeId, outcome: Standing | VirtualLogError) -> None:
             if isinstance(outcome, Standing):
-                self._closing.heard(node, outcome)
-                if self._closing.covers(self._stop):
+                self._repair.heard(node, outcome)
+                if self._repair.covers(self._stop):
                     question.enough()
 
         question = Broadcast(self._environment, GetStanding(segment=self._replica.segment), take)
@@ -183,7 +185,7 @@ class _CatchUp:
     # -- copying ----------------------------------------------------------------------------------------------------------
 
     async def _copy(self, source: NodeId, first: int, stop: int) -> None:
-        """As far as this source has it."""
+        """Copy [first, stop) from `source` until it has no more."""
         reading: _PendingPiece | None = self._read(source, first, stop)
         while reading is not None:
             records = self._take(source, await reading.wait(), reading.first, stop)
@@ -192,18 +194,18 @@ class _CatchUp:
             at = records[-1].position + 1
             reading = self._read(source, at, stop) if at < stop else None
             await self._learn(records)
-            self._replica.meter.got(CatchUpSource.COPIED, len(records))
+            self._replica.meter.positions_caught_up(CatchUpSource.COPIED, len(records))
 
     def _take(
         self, source: NodeId, outcome: PaxosRecords | VirtualLogError, first: int, stop: int
     ) -> tuple[PaxosRecord, ...]:
         if isinstance(outcome, VirtualLogError):
-            self._closing.lost(source)
+            self._repair.lost(source)
             return ()
-        self._closing.heard(source, outcome.standing)
+        self._repair.heard(source, outcome.standing)
         records = usable_untrusted(outcome.records, first, stop)
         if not records:
-            self._closing.lacks(source, first)
+            self._repair.lacks(source, first)
         return records
 
     def _read(self, source: NodeId, first: int, stop: int) -> _PendingPiece:
@@ -219,21 +221,21 @@ class _CatchUp:
     # -- filling ----------------------------------------------------------------------------------------------------------
 
     async def _fill(self, first: int, stop: int) -> None:
-        """One that fails is no end: the same again, after another look at who has it."""
+        """Fill [first, stop). A failure is not final: the caller looks again at the standings and retries."""
         environment, local = self._environment, self._environment.node
         proposal = max(self._proposal, self._replica.core.promised + 1)
         try:
             self._proposal = await fill(
                 self._replica.segment, self._ensemble, environment, local, proposal, first, stop
             )
-            self._replica.meter.got(CatchUpSource.FILLED, stop - first)
+            self._replica.meter.positions_caught_up(CatchUpSource.FILLED, stop - first)
         except RetryableError:
             await environment.clock.sleep(PAUSE_SECONDS * environment.random.uniform(1, 2))
 
 
 @attrs.define(eq=False)
 class _PendingPiece:
-    """A piece on its way. One that nobody waits for any more comes back to nobody."""
+    """A piece that was asked for. After a cancelled wait its arrival has no effect."""
 
     first: int
     _outcome: PaxosRecords | VirtualLogError | None = attrs.field(default=None, init=False)

@@ -1,6 +1,7 @@
-"""Runs one coordinator: sends what it writes, hands out the answers, stands for election when told to. No task per request.
+"""Driver of one coordinator: sends its requests, delivers the answers, stands for election on demand. No task per request.
 
-How it stands is in `candidacy.py`. Of a log used by itself this is all; what clients of a loglet want is in `reception.py`.
+Elections are in `election_driver.py`. Requests of loglet clients are in `coordinator_requests.py`; a log used by itself
+calls this module directly.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ from virtuallog_loglets.paxos.core.effects import (
     PaxosSend,
 )
 from virtuallog_loglets.paxos.drivers.election_driver import ElectionDriver
-from virtuallog_loglets.paxos.drivers.replica_service import LocalReplica
+from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
 from virtuallog_loglets.paxos.messages import GetStanding, Learn, PaxosWrite, Promise
 from virtuallog_loglets.paxos.metrics import ProposerPhase
 from virtuallog_loglets.paxos.offsets import offset_of
 
 WRITE_SECONDS: Final = 3.0
-"""After this a write counts as failed. A disk that stalls for longer only gets the same write twice."""
+"""Timeout of a write. A disk that stalls for longer only gets the same write twice."""
 UNANSWERED_MAX: Final = 64
-"""Requests to one replica at a time. One that stands still is not sent everything: it catches up when it is back."""
+"""Cap on unanswered requests to one replica. A replica that stalls is not sent everything: it catches up later."""
 TICK_SECONDS: Final = 0.005
-"""While something is under way. When nothing was decided for so long, replicas are told what is: who reads there waits for it."""
+"""Tick while requests are in flight. If nothing was decided for so long, replicas are sent the decisions, as readers wait."""
 
 _WRITING = CrashPoint("paxos: a write has left for one replica more")
 _DECIDED = CrashPoint("paxos: a position is decided, nobody has been told")
@@ -57,14 +58,14 @@ class CoordinatorDriver:
     _environment: NodeEnvironment
     _core: Coordinator = attrs.field(init=False)
     _takers: dict[type[Any], _Take] = attrs.field(init=False)
-    """What the core does with the answer, by the request."""
+    """Method of the core that takes the answer, by request class."""
     _election_driver: ElectionDriver = attrs.field(init=False)
     _unanswered: dict[NodeId, int] = attrs.field(factory=dict, init=False)
     _offered: trio.Event = attrs.field(factory=trio.Event, init=False)
     _ticking: trio.Event = attrs.field(factory=trio.Event, init=False)
     _sent_at: float = attrs.field(default=0.0, init=False)
     _abandoned: bool = attrs.field(default=False, init=False)
-    """The role has been closed, and its nursery with it: answers that are still on their way concern nobody."""
+    """True once the role and its nursery are closed; later answers are ignored."""
 
     def __attrs_post_init__(self) -> None:
         replica = self._replica
@@ -74,7 +75,7 @@ class CoordinatorDriver:
 
     @property
     def core(self) -> Coordinator:
-        """For who looks inside."""
+        """The core, for callers that inspect it."""
         return self._core
 
     @property
@@ -82,7 +83,7 @@ class CoordinatorDriver:
         return self._core.state is CoordinatorState.LEADING
 
     async def run(self) -> None:
-        """Until cancelled, or stopped."""
+        """Run until cancelled or stopped."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._run_turns)
@@ -91,33 +92,37 @@ class CoordinatorDriver:
             self._abandoned = self._core.stopped is None
 
     def resign(self) -> None:
-        """Lead no longer. What is pending is maybe."""
+        """Give up the lead. The outcome of pending requests is *maybe*."""
         self.step(lambda: self._core.resign("the coordinator has resigned"))
 
     def stop(self, error: VirtualLogError) -> None:
-        """Take nothing more, for good. What is pending is unknown."""
+        """Stop for good. The outcome of pending requests is unknown."""
         self.step(lambda: self._core.stop(error))
 
     async def stand(self) -> int:
-        """See `ElectionDriver.stand`."""
+        """Stand for election once; see `ElectionDriver.stand`."""
         return await self._election_driver.stand()
 
     # -- a log used by itself -------------------------------------------------------------------------------------
 
     def append(self, payload: bytes, done: Callable[[int | VirtualLogError], None]) -> None:
-        """Bytes of a user, without session. `done` is told the position once it is decided, in the order of positions;
-        UnavailableError: maybe, and this coordinator leads no longer."""
+        """Append user bytes without a session.
+
+        `done` gets the position once it is decided, in the order of positions. UnavailableError means *maybe*: this
+        coordinator does not lead any more.
+        """
         if not self._can_write(done):
             return
         self.step(lambda: self._core.append(payload, done))
         self.turn()
 
     async def truncate(self, to: int) -> int:
-        """Decide that everything below position `to` may be dropped; returns the position of the TRUNCATE. Cancelling the wait
-        does not undo it.
+        """Decide that everything below position `to` may be dropped; returns the position of the TRUNCATE.
+
+        Cancelling the wait does not undo it.
 
         Raises:
-            UnavailableError: maybe; or this coordinator does not lead.
+            UnavailableError: the outcome is *maybe*, or this coordinator does not lead.
             SealedError: the log is closed.
         """
         outcomes: list[int | VirtualLogError] = []
@@ -144,7 +149,7 @@ class CoordinatorDriver:
     # -- the core -------------------------------------------------------------------------------------------------
 
     def turn(self) -> None:
-        """Write what waits."""
+        """Write the next position, if requests wait and none is in flight."""
         if self._core.has_work:
             self._core.ensemble = self._replica.ensemble()
             self._sent_at = self._environment.clock.monotonic()
@@ -164,14 +169,14 @@ class CoordinatorDriver:
             self.step(lambda: self._core.tick(self.now_ms()))
 
     def now_ms(self) -> int:
-        """On a clock that does not jump."""
+        """Time of a clock that does not jump, in milliseconds."""
         return int(self._environment.clock.monotonic() * 1000)
 
     def _time_ms(self) -> int:
         return max(0, int(self._environment.clock.wall() * 1000))
 
     def step(self, step: Callable[[], list[CoordinatorEffect]]) -> None:
-        """A broken invariant ends this role; it must not end the connection that happened to call."""
+        """Perform a step of the core. A broken invariant ends this role, and not the connection that happened to call."""
         if self._abandoned:
             return
         try:
@@ -227,8 +232,8 @@ class CoordinatorDriver:
                 ProposerPhase.WRITE if before is CoordinatorState.LEADING else ProposerPhase.PROMISE
             )
         if before is CoordinatorState.LEADING and self._core.state is CoordinatorState.INITIAL:
-            log.info("leads no longer", segment=str(self._core.segment), rival=self._core.rival)
+            log.info("leads no longer", segment=str(self._core.segment), rival=self._core.known_leader)
 
 
 def _ignore(outcome: object) -> None:
-    """Whoever has not learned it catches up."""
+    """Ignore an answer: a replica that has not learned the decision catches up later."""

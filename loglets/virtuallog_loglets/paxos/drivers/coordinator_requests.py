@@ -1,10 +1,11 @@
-"""What clients of a loglet want of the coordinator on a node: who is served, who waits, who is sent elsewhere.
+"""Requests of loglet clients to the coordinator on one node: served, queued for an election, or sent elsewhere.
 
-A request that finds no coordinator leading waits while this one stands, if nobody else is known to lead, or the client insists
-because whoever was said to lead does not answer. There are no heartbeats: what a replica was promised says who leads.
+A request that finds no leader here waits while this coordinator stands for election. It stands if no other leader is
+known, or if the client insists because the named leader does not answer. There are no heartbeats: the promise that a
+replica gave tells who leads.
 
-An election that somebody was in the way of is repeated after a pause of T to 2T, unless the local replica has heard of somebody
-else meanwhile: so of several who stand at once, one goes on and the others send their clients there.
+A failed election is repeated after a pause of T to 2T, unless the local replica has heard of another leader meanwhile.
+So of several nodes that stand at once, one goes on and the others send their clients there.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from virtuallog.contract.types import NodeId
 from virtuallog_loglets.paxos.core.coordinator import Coordinator, CoordinatorState
 from virtuallog_loglets.paxos.drivers.coordinator_driver import CoordinatorDriver
 from virtuallog_loglets.paxos.drivers.leader_client import INSIST_SECONDS
-from virtuallog_loglets.paxos.drivers.replica_service import LocalReplica
+from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
 from virtuallog_loglets.paxos.messages import (
     NO_NODE,
     NOWHERE,
@@ -45,46 +46,46 @@ from virtuallog_loglets.paxos.offsets import offset_of, position_of
 PAUSE_SECONDS: Final = 0.1
 """T of the pause of T to 2T between two elections."""
 ELECTIONS_MAX: Final = 4
-"""On behalf of the requests that wait; their clients give up after some seconds."""
+"""Cap on elections for the requests that wait; their clients give up after some seconds."""
 EARLY_MAX: Final = 1024
-"""Requests that wait for an election: more than many clients have under way."""
+"""Cap on requests that wait for an election: more than many clients have in flight."""
 EARLY_SECONDS: Final = INSIST_SECONDS
-"""Whoever asked waits no longer, and has asked somebody else since. What is done for them later, they hear of in vain at best."""
+"""Time a request waits for an election. After that its client has asked another node, and an answer would be in vain."""
 
 _Request: TypeAlias = PaxosAppend | PaxosSeal | PaxosTruncate | PaxosSettle
 
 
 @attrs.define(eq=False)
 class CoordinatorRequests:
-    """Of one log on one node."""
+    """Requests to the coordinator of one log on one node."""
 
     _replica: LocalReplica
     _environment: NodeEnvironment
-    running: CoordinatorDriver = attrs.field(init=False)
+    driver: CoordinatorDriver = attrs.field(init=False)
     _early: deque[tuple[_Request, Done, float]] = attrs.field(factory=deque, init=False)
-    """Requests that wait for an election, with their ends."""
+    """Requests that wait for an election, with their deadlines."""
     _is_campaigning: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.running = CoordinatorDriver(self._replica, self._environment)
+        self.driver = CoordinatorDriver(self._replica, self._environment)
 
     @property
     def _core(self) -> Coordinator:
-        return self.running.core
+        return self.driver.core
 
     def stop(self, error: VirtualLogError) -> None:
-        """Take nothing more, for good. What is pending is unknown."""
-        self.running.stop(error)
+        """Stop for good. The outcome of pending requests is unknown."""
+        self.driver.stop(error)
         self._flush_early()
 
     def request(self, request: _Request, done: Done) -> None:
-        """A handler: see messages.py. Returns at once."""
+        """Handle a request: serve it, queue it or send it elsewhere. Returns at once; `done` gets the answer."""
         core = self._core
         if core.stopped is not None:
             done(core.stopped)
             return
         if self._replica.core.seal != NOWHERE and core.state is not CoordinatorState.CLOSED:
-            self.running.step(lambda: core.close(self._replica.core.seal))
+            self.driver.step(lambda: core.close(self._replica.core.seal))
         if core.state in (CoordinatorState.LEADING, CoordinatorState.CLOSED):
             self._serve(request, done)
         elif self._replica.core.status is not Status.VOTING or (
@@ -128,9 +129,9 @@ class CoordinatorRequests:
             case PaxosAppend():
                 self._append(request, done)
             case PaxosSeal():
-                self.running.step(lambda: core.seal_log(self._taken(done, offset_of)))
+                self.driver.step(lambda: core.seal_log(self._taken(done, offset_of)))
             case PaxosSettle():
-                self.running.step(lambda: core.settle(request.past, self._taken(done)))
+                self.driver.step(lambda: core.settle(request.past, self._taken(done)))
             case PaxosTruncate():
                 self._environment.nursery.start_soon(self._truncate, request, done)
 
@@ -141,14 +142,14 @@ class CoordinatorRequests:
             done(MalformedError(f"the batch cannot be read: {error}"))
             return
         # Sessions are forgotten by a clock that does not jump; values carry the time of day.
-        now, opens, expected = self.running.now_ms(), request.opens, request.expected_tail
+        now, opens, expected = self.driver.now_ms(), request.opens, request.expected_tail
         ticket = self._taken(done)
-        self.running.step(lambda: self._core.offer(batch, ticket, now, opens=opens, expected_tail=expected))
+        self.driver.step(lambda: self._core.offer(batch, ticket, now, opens=opens, expected_tail=expected))
         if self._core.may_hurry:
-            self.running.turn()
+            self.driver.turn()
 
     def _taken(self, done: Done, place: Callable[[int], int] = int) -> Done:
-        """Turns what the core says into an answer."""
+        """Adapter that turns an outcome of the core into an answer; `place` maps a position or offset."""
 
         def resolve(outcome: int | VirtualLogError) -> None:
             if isinstance(outcome, VirtualLogError):
@@ -171,23 +172,22 @@ class CoordinatorRequests:
         if self._core.state not in (CoordinatorState.LEADING, CoordinatorState.CLOSED):
             done(UnavailableError("this coordinator leads no longer"))
             return
-        if (
-            trim == former and self._core.state is CoordinatorState.LEADING
-        ):  # decided by an earlier TRUNCATE: who trims again costs nothing
+        if trim == former and self._core.state is CoordinatorState.LEADING:
+            # Decided by an earlier TRUNCATE, so a repeated trim writes nothing.
             done(CoordinatorReply(place=former, coordinator=self._core.node))
             return
         ticket = self._taken(done, lambda _: trim)
-        self.running.step(lambda: self._core.truncate(to, trim, digest.encode(to), ticket))
+        self.driver.step(lambda: self._core.truncate(to, trim, digest.encode(to), ticket))
 
     # -- election -------------------------------------------------------------------------------------------------
 
     async def _campaign(self) -> None:
-        """Stand until it leads, or somebody else does, or it has been tried often enough. Then answer those who wait."""
+        """Stand until this or another node leads, at most ELECTIONS_MAX times; then answer the waiting requests."""
         try:
             for _ in range(ELECTIONS_MAX):
                 former = self._replica.core.coordinator
                 try:
-                    await self.running.stand()
+                    await self.driver.stand()
                     break
                 except SealedError:
                     break
@@ -196,19 +196,22 @@ class CoordinatorRequests:
                 await self._environment.clock.sleep(PAUSE_SECONDS * self._environment.random.uniform(1, 2))
                 if self._is_outbid(former, tried):
                     break
-        except VirtualLogError as error:  # of the local store: who owns it has been told
+        except VirtualLogError as error:  # of the local store, which has reported it to its owner
             self.stop(error)
         finally:
             self._is_campaigning = False
             self._flush_early()
 
     def _is_outbid(self, former: NodeId, tried: int) -> bool:
-        """Whether the local replica has heard of somebody else since we stood; not of whoever did not answer our client."""
+        """True if the local replica has heard of another leader since the election began.
+
+        The leader that did not answer the client, `former`, does not count unless it was elected anew.
+        """
         replica = self._replica.core
         is_other = replica.coordinator not in (NO_NODE, self._core.node)
         return is_other and (replica.coordinator != former or replica.promised >= tried)
 
     def _leader(self) -> NodeId:
-        """Who may lead, as far as is known here; nobody, or this node: it may stand."""
+        """Node that may lead, as far as is known here. NO_NODE or this node means that this node may stand."""
         told = self._replica.core.coordinator
-        return self._core.rival if told == self._core.node else told
+        return self._core.known_leader if told == self._core.node else told

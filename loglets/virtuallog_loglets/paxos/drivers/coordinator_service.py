@@ -1,4 +1,4 @@
-"""Runs the coordinators of a node, one beside each local replica that somebody wants to append to."""
+"""Coordinators of a node, one beside each local replica that a client appends to."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from virtuallog.contract.errors import OverloadedError, SealedError, VirtualLogE
 from virtuallog.contract.ports import Done, Handlers, NodeEnvironment
 from virtuallog_loglets.paxos.drivers.coordinator_driver import CoordinatorDriver
 from virtuallog_loglets.paxos.drivers.coordinator_requests import CoordinatorRequests
-from virtuallog_loglets.paxos.drivers.replica_service import LocalReplica, ReplicaService
+from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
+from virtuallog_loglets.paxos.drivers.replica_service import ReplicaService
 from virtuallog_loglets.paxos.messages import PaxosAppend, PaxosSeal, PaxosSettle, PaxosTruncate
 
 EARLY_MAX: Final = 256
-"""Requests that wait while the chain is asked whether there is a replica here."""
+"""Cap on requests of a segment that wait while the chain is asked whether there is a replica here."""
 EARLY_SEGMENTS_MAX: Final = 32
-"""Segments that the chain is asked about at a time. There is one active segment; more are made up."""
+"""Cap on segments that the chain is asked about at a time. There is one active segment; more are made up."""
 
 _Request: TypeAlias = PaxosAppend | PaxosSeal | PaxosTruncate | PaxosSettle
 _Early: TypeAlias = list[tuple[_Request, Done]]
@@ -26,44 +27,45 @@ _Early: TypeAlias = list[tuple[_Request, Done]]
 
 @attrs.define(eq=False)
 class CoordinatorService:
-    """Requests to coordinators, each to the one of its segment."""
+    """Dispatches requests to the coordinator of their segment."""
 
     _environment: NodeEnvironment
     _replicas: Callable[[], ReplicaService]
-    """Of the same node. A callable, as each of the two is told of the other."""
+    """Returns the ReplicaService of the same node. A callable, as the two services refer to each other."""
     _known: dict[SegmentId, LocalReplica] = attrs.field(factory=dict, init=False)
-    """Replicas that are here."""
+    """Replicas of this node."""
     _coordinator_requests: dict[SegmentId, CoordinatorRequests] = attrs.field(factory=dict, init=False)
+    """Coordinators that were asked for so far."""
     _early: dict[SegmentId, _Early] = attrs.field(factory=dict, init=False)
-    """Requests that came before their replica was made."""
+    """Requests that arrived before their replica was made."""
     _lowest_live_version: int = attrs.field(default=0, init=False)
 
     @property
     def handlers(self) -> Handlers:
-        """Append, Seal, Truncate, Settle."""
+        """Handlers of `PaxosAppend`, `PaxosSeal`, `PaxosTruncate` and `PaxosSettle`."""
         return dict.fromkeys((PaxosAppend, PaxosSeal, PaxosTruncate, PaxosSettle), self._request)
 
     @property
     def positions_in_flight(self) -> list[int]:
-        """Of each coordinator here that leads: for the meter."""
-        return [int(running.core.has_write_in_flight) for running in self.running if running.is_leading]
+        """Positions in flight of each coordinator here that leads, for the metrics."""
+        return [int(driver.core.has_write_in_flight) for driver in self.drivers if driver.is_leading]
 
     @property
-    def running(self) -> list[CoordinatorDriver]:
-        """For who looks inside."""
-        return [reception.running for reception in self._coordinator_requests.values()]
+    def drivers(self) -> list[CoordinatorDriver]:
+        """Drivers of all coordinators here, for tools that inspect them."""
+        return [requests.driver for requests in self._coordinator_requests.values()]
 
     def made(self, replica: LocalReplica) -> None:
-        """A replica is there. Its coordinator is made at the first request: most logs are closed, and ask for none."""
+        """Register a replica. Its coordinator is made at the first request: most logs are closed and never need one."""
         self._known[replica.segment] = replica
 
     def forget(self, lowest_live_version: int) -> None:
-        """Drop what belongs to earlier versions; none of it is made again."""
+        """Drop coordinators of versions below `lowest_live_version`, for good."""
         self._lowest_live_version = max(self._lowest_live_version, lowest_live_version)
         self._drop(self._is_dropped)
 
     def sweep_loglets(self, horizon: int, live: Collection[SegmentId]) -> None:
-        """Drop what belongs to versions up to `horizon`, but for `live`. Should one be asked for again, the chain knows."""
+        """Drop coordinators of versions up to `horizon` except `live`. If one is asked for again, the chain is consulted."""
         self._drop(lambda segment: segment.version <= horizon and segment not in live)
 
     def _drop(self, is_dropped: Callable[[SegmentId], bool]) -> None:
@@ -77,9 +79,9 @@ class CoordinatorService:
 
     def _request(self, request: _Request, done: Done) -> None:
         segment = request.segment
-        reception = self._coordinator_requests.get(segment)
-        if reception is not None:
-            reception.request(request, done)
+        requests = self._coordinator_requests.get(segment)
+        if requests is not None:
+            requests.request(request, done)
         elif self._is_dropped(segment):
             done(SealedError(f"loglet {segment} has been dropped", refused=True))
         elif (replica := self._known.get(segment)) is not None:
@@ -94,12 +96,12 @@ class CoordinatorService:
 
     def _make(self, replica: LocalReplica) -> CoordinatorRequests:
         assert replica.segment not in self._coordinator_requests, "a replica has one coordinator"
-        reception = self._coordinator_requests[replica.segment] = CoordinatorRequests(replica, self._environment)
-        self._environment.nursery.start_soon(reception.running.run)
-        return reception
+        requests = self._coordinator_requests[replica.segment] = CoordinatorRequests(replica, self._environment)
+        self._environment.nursery.start_soon(requests.driver.run)
+        return requests
 
     async def _find(self, segment: SegmentId) -> None:
-        """Have the replica made if the decided chain says so. In a service task, as callers may give up meanwhile."""
+        """Have the replica made if the decided chain names it. Runs in a service task, as callers may give up meanwhile."""
         try:
             replica = await self._replicas().replica(segment)
             if self._is_dropped(segment):

@@ -1,17 +1,17 @@
-"""How the replicas of a node lie on disk: keys in one DurableMap store.
+"""Disk format of the replicas of a node: keys and values of one DurableMap store.
 
     f                          founding: incarnation u64, founded i64, lowest live version u64
     h | segment                header of a log: status u8 | promised i64 | coordinator i64 | begin u64 | learned u64 | end u64 |
                                seal i64 | trim u64 | members u16, incarnations u16 | quorum u16 | node u32 each |
                                (node u32, incarnation u64) each
-    d | segment                digest: positions below this u64 are in it | as digest.py encodes it
+    d | segment                digest: positions below this u64 are in it | encoded as in core/session_digest.py
     r | segment | position     record of a position: flags u8 (1: learned) | promised i64 | performed i64 | value
 
-Segment is version u64, attempt u64; numbers in keys are big-endian, so that keys are in order, all others little-endian. Each
-value: magic "VL" | crc32c u32 of all that follows | format u8 (1) | the above. The first six bytes stay so in every format,
-so that damage is never taken for a later format.
+A segment is version u64, attempt u64. Numbers in keys are big-endian, so that keys are in order; all others are
+little-endian. Each value is magic "VL" | crc32c u32 of all that follows | format u8 (1) | the above. The first six bytes
+are the same in every format, so that damage is never taken for a later format.
 
-What is below `learned` of the header is decided, whether or not its record says so. Records below `begin` are garbage.
+Positions below `learned` of the header are decided, even if the record does not say so. Records below `begin` are garbage.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MAGIC: Final = b"VL"
 _FORMAT: Final = 1
 _FRAME: Final = struct.Struct("<2sIB")
 _COVERED: Final = 6
-"""Where the bytes begin that the checksum covers."""
+"""Byte offset from which the checksum covers."""
 _SEGMENT: Final = struct.Struct(">QQ")
 _POSITION: Final = struct.Struct(">Q")
 _FIELDS: Final = struct.Struct("<BqqQQQqQHHH")
@@ -53,10 +53,10 @@ _STOP: Final = struct.Struct("<Q")
 _FOUNDING: Final = struct.Struct("<QqQ")
 _LEARNED: Final = 1
 _END: Final = (1 << 64) - 1
-"""Above every position."""
+"""Bound above every position."""
 _FORMAT_CHECKSUM: Final = crc32c(bytes((_FORMAT,)))
 _PIECE_BYTES: Final = 8 << 20
-"""Of records that are in memory at a time while a replica is restored."""
+"""Cap on records in memory while a replica is restored, in bytes."""
 
 
 @attrs.frozen
@@ -73,12 +73,12 @@ class Header:
     seal: int
     trim: int
     ensemble: Ensemble
-    """Without members: of a log that is used by itself, or of one that was copied here."""
+    """Ensemble of the log; without members for a log used by itself or copied here."""
     incarnations: tuple[Incarnation, ...]
 
 
 def header_pair(replica: Replica, ensemble: Ensemble) -> Pair:
-    """The header of a log, as of now."""
+    """Key and value of the current header of a log."""
     slots, told = replica.slots, replica.incarnations
     fields = _FIELDS.pack(
         replica.status,
@@ -99,29 +99,29 @@ def header_pair(replica: Replica, ensemble: Ensemble) -> Pair:
 
 
 def record_pair(segment: SegmentId, record: PaxosRecord) -> Pair:
-    """One position."""
+    """Key and value of the record of one position."""
     head = _SLOT.pack(_LEARNED if record.learned else 0, record.promised, record.performed)
     return _record_key(segment, record.position), _frame(head, record.value)
 
 
 def digest_pair(segment: SegmentId, digest: SessionDigest) -> Pair:
-    """A checkpoint of the digest, which replaces the one before."""
+    """Key and value of a checkpoint of the digest, which replaces the former one."""
     return _DIGEST + _name(segment), _frame(_STOP.pack(digest.stop) + digest.encode())
 
 
 def record_span(segment: SegmentId, first: int, stop: int) -> Span:
-    """The records of the positions from `first` up to and without `stop`."""
+    """Key span of the records of positions in [first, stop)."""
     return _record_key(segment, first), _record_key(segment, stop)
 
 
 def spans_of(segment: SegmentId) -> list[Span]:
-    """Everything of a log."""
+    """Key spans of everything that belongs to a log."""
     name = _name(segment)
     return [(kind + name, kind + name + b"\xff" * 9) for kind in (_HEADER, _DIGEST, _RECORD)]
 
 
 def parse_record(key: bytes, stored: bytes) -> tuple[SegmentId, PaxosRecord] | None:
-    """The record in a pair; None: it holds something else.
+    """Record in a pair; None if the pair holds something else.
 
     Raises:
         CorruptionError, MalformedError: see `restore`.
@@ -138,7 +138,7 @@ def parse_record(key: bytes, stored: bytes) -> tuple[SegmentId, PaxosRecord] | N
 
 
 def parse_header(key: bytes, stored: bytes) -> Header | None:
-    """The header in a pair; None: it holds something else.
+    """Header in a pair; None if the pair holds something else.
 
     Raises:
         CorruptionError, MalformedError: see `restore`.
@@ -170,7 +170,7 @@ def parse_header(key: bytes, stored: bytes) -> Header | None:
 
 
 async def headers(store: DurableMap) -> list[Header]:
-    """Of all logs of the store.
+    """Headers of all logs in the store.
 
     Raises:
         CorruptionError, MalformedError, StorageError: see `restore`.
@@ -180,12 +180,13 @@ async def headers(store: DurableMap) -> list[Header]:
 
 
 async def restore(store: DurableMap, header: Header, node: NodeId, incarnation: int) -> Replica:
-    """The replica as it was when it last answered anybody (or a step further); it may have forgotten that some positions are
-    decided. Reads what is not decided, and what is behind the last checkpoint of the digest.
+    """Restore a replica as of its last answer, or later. It may have forgotten that some positions are decided.
+
+    Reads the undecided positions, and those behind the last checkpoint of the digest.
 
     Raises:
-        CorruptionError: a record is damaged, or is missing.
-        MalformedError: a record of a later format.
+        CorruptionError: a record is damaged or missing.
+        MalformedError: a record has a later format.
         StorageError: the store cannot be read.
     """
     slots = PaxosSlots(begin=header.begin, learned=header.learned, end=header.end, seal=header.seal, trim=header.trim)
@@ -207,7 +208,7 @@ async def restore(store: DurableMap, header: Header, node: NodeId, incarnation: 
 async def read_records(
     store: DurableMap, segment: SegmentId, first: int, stop: int, max_bytes: int
 ) -> list[PaxosRecord]:
-    """The records of [first, stop) that are there, in order; at least one if there is one, then as many as fit."""
+    """Stored records of [first, stop), in order: at least one if there is any, then as many as fit in `max_bytes`."""
     pairs = await store.scan_span(record_span(segment, first, stop), max_bytes)
     parsed = [parse_record(key, stored) for key, stored in pairs]
     return [each[1] for each in parsed if each is not None]
@@ -276,7 +277,7 @@ def _unpack(key: bytes, form: struct.Struct, body: bytes) -> tuple[int, ...]:
 
 
 def incarnation_pair(incarnation: int, founded: int, lowest_live_version: int) -> Pair:
-    """When the store was founded."""
+    """Key and value of the founding of the store."""
     return INCARNATION_KEY, _frame(_FOUNDING.pack(incarnation, founded, lowest_live_version))
 
 

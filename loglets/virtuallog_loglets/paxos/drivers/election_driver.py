@@ -1,6 +1,6 @@
-"""One election after the other of one coordinator: asks for promises, catches up, leads.
+"""Elections of one coordinator: asks for promises, catches up, then leads.
 
-Nobody stands by himself: who waits for a leader, and how long to pause after a failure, is known to those who ask for it.
+A coordinator never stands unasked. The callers decide when to stand, and how long to pause after a failure.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from virtuallog.contract.ports import NodeEnvironment
 from virtuallog_loglets.paxos.core.coordinator import Coordinator, CoordinatorState
 from virtuallog_loglets.paxos.core.effects import CatchUp, CoordinatorEffect
 from virtuallog_loglets.paxos.drivers.catch_up import catch_up
-from virtuallog_loglets.paxos.drivers.replica_service import LocalReplica
+from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
 from virtuallog_loglets.paxos.messages import NOWHERE, Status
 from virtuallog_loglets.paxos.metrics import ElectionOutcome
 
 ELECT_SECONDS: Final = 1.0
-"""For the promises of a quorum: a round trip and a sync. Replicas that take longer do not vote this time."""
+"""Timeout for the promises of a quorum: a round trip and a sync. The votes of slower replicas are not counted."""
 CATCH_UP_SECONDS: Final = 10.0
-"""For what the local replica has missed. If that takes longer, another one is better placed to lead."""
+"""Timeout for catching up. If that takes longer, another node is better placed to lead."""
 
 _PROMISED = CrashPoint("paxos: a coordinator is elected, it has not caught up")
 _LEADING = CrashPoint("paxos: a coordinator has caught up, nothing is written")
@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 @attrs.define(eq=False)
 class ElectionDriver:
-    """Of one coordinator, whose steps `step` performs."""
+    """Runs the elections of one coordinator; `step` performs steps of its core."""
 
     _core: Coordinator
     _replica: LocalReplica
@@ -44,26 +44,27 @@ class ElectionDriver:
     _now_ms: Callable[[], int]
     _to_catch_up: CatchUp | None = attrs.field(default=None, init=False)
     _state_changed: trio.Event = attrs.field(factory=trio.Event, init=False)
-    """The core has left the state in which it waits for promises."""
+    """Set when the core has left the state in which it waits for promises."""
 
     def won(self, gap: CatchUp) -> None:
-        """A quorum has promised."""
+        """Note that a quorum has promised, and what is left to catch up."""
         self._to_catch_up = gap
 
     def wake(self) -> None:
-        """The core does not wait for promises now."""
+        """Note that the core does not wait for promises any more."""
         self._state_changed.set()
 
     async def stand(self) -> int:
-        """One election. On return appends are taken, everything before is decided and learned by the local replica.
+        """Stand for election once.
 
-        Cancelled, or failed, this one does not lead.
+        On return the coordinator leads and takes appends; every earlier position is decided and learned by the local
+        replica. If cancelled or failed, this coordinator does not lead.
 
         Returns:
             The highest position of the log.
 
         Raises:
-            UnavailableError: not elected: somebody was in the way, or not enough replicas answered. Try again after a pause.
+            UnavailableError: not elected: a higher number was met, or not enough replicas answered. Try again after a pause.
             SealedError: the log is closed.
         """
         self._require_idle()
@@ -74,7 +75,8 @@ class ElectionDriver:
                 self._step(lambda: self._core.resign("the election was given up"))
 
     def _require_idle(self) -> None:
-        """
+        """Check that the coordinator can stand; a coordinator that leads resigns.
+
         Raises:
             SealedError, UnavailableError: it cannot stand.
         """
@@ -100,15 +102,15 @@ class ElectionDriver:
             await self._state_changed.wait()
         gap = self._gap()
         if gap is None:
-            meter.stood(ElectionOutcome.REJECTED if core.refusals > refusals else ElectionOutcome.UNDECIDED)
+            meter.election_ended(ElectionOutcome.REJECTED if core.refusals > refusals else ElectionOutcome.UNDECIDED)
             raise UnavailableError("not elected")
         _PROMISED.reached()
         try:
             end = await self._catch_up(gap)
         except RetryableError:
-            meter.stood(ElectionOutcome.UNDECIDED)
+            meter.election_ended(ElectionOutcome.UNDECIDED)
             raise
-        meter.stood(ElectionOutcome.ELECTED)
+        meter.election_ended(ElectionOutcome.ELECTED)
         _LEADING.reached()
         log.info("elected", segment=str(core.segment), proposal=core.proposal, end=end)
         return end

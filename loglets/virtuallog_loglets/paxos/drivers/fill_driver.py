@@ -1,4 +1,4 @@
-"""Has every position of a range decided, whatever it takes: runs one `FillAttempt` after the other over the network."""
+"""Fill of a range of positions: runs one `FillAttempt` after the other over the network, until all are decided."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from virtuallog_loglets.paxos.core.rounds import CrashVector, Ignored, Rejected
 from virtuallog_loglets.paxos.messages import Learn, PaxosWritten, Promised
 
 FILL_SECONDS: Final = 10.0
-"""After this a fill is given up; what it has not got decided may be later."""
+"""Timeout of a fill; its positions may still be decided later."""
 ATTEMPT_SECONDS: Final = 2.0
-"""After this an attempt is undecided: some replicas do not answer, and no quorum of the others says the same."""
+"""Timeout of an attempt, which is then undecided: some replicas do not answer, and no quorum of the others agrees."""
 LEARN_SECONDS: Final = 1.0
-"""How long the local replica may take to learn what has been decided. If it takes longer, it is told nothing wrong."""
+"""Timeout for the local replica to learn what was decided. A slower replica learns it later; nothing breaks."""
 PAUSE_SECONDS: Final = 0.1
-"""T of the pause of T to 2T: two fills that were in each other's way do not meet again."""
+"""T of the pause of T to 2T between attempts, so that two competing fills do not meet again."""
 POSITIONS_MAX: Final = 16
-"""Of one attempt: each may come back from every replica with a value of some MiB, and an answer must fit in a frame. One
-that brings no outcome is tried with half as many."""
+"""Cap on positions of one attempt: each may come back from every replica with a value of some MiB, and an answer must fit
+in a frame. After an attempt without outcome the next one takes half as many."""
 
 _TAUGHT: Final = -1
 _WRITING = CrashPoint("paxos: a fill has a quorum of promises, its values are not written", rare=True)
@@ -46,50 +46,52 @@ async def fill(
     stop: int,
     timeout_seconds: float = FILL_SECONDS,
 ) -> int:
-    """Decide all positions from `first` up to and without `stop`: the value that was accepted with the highest number, or NOP.
+    """Decide all positions in [first, stop): the value that was accepted with the highest number, or NOP.
 
-    On return each of them is decided, and every replica has been told; the local one has answered that it has learned
-    them, if it answers at all. Safe to cancel, to repeat, and to run beside other fills and coordinators.
+    On return each of them is decided, and every replica has been sent the decisions; the local one has answered that it
+    has learned them, if it answers at all. Safe to cancel, to repeat, and to run beside other fills and coordinators.
 
     Args:
         segment: the log.
-        ensemble: as of the moment of the call.
-        environment: of whoever fills.
-        local_node: whose replica is waited for; it proposes.
-        proposal: the number to begin with; a higher one is used when others are in the way.
-        first: see above.
-        stop: see above.
-        timeout_seconds: for all of it.
+        ensemble: returns the ensemble at the moment of the call.
+        environment: the caller's.
+        local_node: the proposer; its replica is waited for.
+        proposal: number to begin with; a higher one is used after a REJECT.
+        first: first position to decide.
+        stop: position behind the last one to decide.
+        timeout_seconds: timeout of the whole fill.
 
     Returns:
-        The number it ended with.
+        The number of the last attempt.
 
     Raises:
         UnavailableError: not done in time. Some positions may be decided.
         SealedError: the log has been dropped.
     """
-    filling = _RangeFill(segment, ensemble, environment, local_node, max(1, proposal))
-    await filling.run(first, stop, environment.clock.monotonic() + timeout_seconds)
-    return filling.proposal
+    range_fill = _RangeFill(segment, ensemble, environment, local_node, max(1, proposal))
+    await range_fill.run(first, stop, environment.clock.monotonic() + timeout_seconds)
+    return range_fill.proposal
 
 
 @attrs.define(eq=False)
 class _RangeFill:
-    """One call. Cancelling it leaves behind what replicas have promised and accepted: another fill gets on with that."""
+    """One call of `fill`. If it is cancelled, other fills continue from what replicas have promised and accepted."""
 
     _segment: SegmentId
     _ensemble: Callable[[], Ensemble]
     _environment: Environment
     _node: NodeId
     proposal: int
-    _roll: CrashVector = attrs.field(factory=CrashVector, init=False)
+    _crash_vector: CrashVector = attrs.field(factory=CrashVector, init=False)
     _positions: int = attrs.field(default=POSITIONS_MAX, init=False)
 
     async def run(self, first: int, stop: int, deadline: float) -> None:
         clock = self._environment.clock
         while first < stop:
             until = min(stop, first + self._positions)
-            attempt = FillAttempt(self._segment, self._node, self._ensemble(), self.proposal, first, until, self._roll)
+            attempt = FillAttempt(
+                self._segment, self._node, self._ensemble(), self.proposal, first, until, self._crash_vector
+            )
             end = min(deadline, clock.monotonic() + ATTEMPT_SECONDS)
             finish = await _AttemptRun(attempt, self._environment, self._node).run(end)
             if finish is not None and finish.failure is None:
@@ -106,7 +108,7 @@ class _RangeFill:
                 self.proposal = max(self.proposal, number) + 1
             case FillFinish(Ignored()):
                 pass  # not a refusal: the same number again
-            case _:  # undecided. Who has promised this number to us will not promise it again
+            case _:  # undecided: replicas that have promised this number will not promise it again
                 self.proposal += 1
                 self._positions = max(1, self._positions // 2)
 
@@ -118,20 +120,20 @@ class _AttemptRun:
     _attempt: FillAttempt
     _environment: Environment
     _node: NodeId
-    _courier: QuorumCall = attrs.field(init=False)
+    _call: QuorumCall = attrs.field(init=False)
     _finish: FillFinish | None = attrs.field(default=None, init=False)
     _to_learn: int = attrs.field(default=0, init=False)
-    """Messages that the local replica has not answered."""
+    """`Learn` messages that the local replica has not answered."""
 
     def __attrs_post_init__(self) -> None:
-        self._courier = QuorumCall(self._environment)
+        self._call = QuorumCall(self._environment)
 
     async def run(self, deadline: float) -> FillFinish | None:
-        """How it ended; None: it is undecided."""
+        """Run the attempt and return its end; None if it is undecided."""
         clock = self._environment.clock
         self._perform(self._attempt.begin())
         while self._finish is None or self._to_learn:
-            answer = await self._courier.receive(deadline - clock.monotonic())
+            answer = await self._call.receive(deadline - clock.monotonic())
             if answer is None:
                 break
             if answer.tag == _TAUGHT:
@@ -156,7 +158,7 @@ class _AttemptRun:
                     if number:
                         _WRITING.reached()
                     for node in self._attempt.ensemble.members:
-                        self._courier.ask(node, request, number, ATTEMPT_SECONDS)
+                        self._call.ask(node, request, number, ATTEMPT_SECONDS)
                 case FillTeach(request):
                     _FILLED.reached()
                     for node in self._attempt.ensemble.members:
@@ -167,10 +169,10 @@ class _AttemptRun:
     def _teach(self, node: NodeId, request: Learn) -> None:
         if node == self._node:
             self._to_learn += 1
-            self._courier.ask(node, request, _TAUGHT, LEARN_SECONDS)
+            self._call.ask(node, request, _TAUGHT, LEARN_SECONDS)
         else:
             self._environment.services.post(node, request, _ignore, LEARN_SECONDS)
 
 
 def _ignore(outcome: object) -> None:
-    """Whoever has not learned it catches up."""
+    """Ignore an answer: a replica that has not learned the decision catches up later."""

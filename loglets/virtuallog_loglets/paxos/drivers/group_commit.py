@@ -1,8 +1,8 @@
-"""Group commit for all replicas of a node: whatever arrives while a write is under way shares the next one.
+"""Group commit for all replicas of a node: changes that arrive during a write share the next one.
 
-An answer leaves once the last group before it is durable, changed or not by its own request: so nobody ever hears of a state
-that a crash could take back. The headers of all logs that a group touches are made when it is closed, and tell as much as is
-known by then of what is decided: that costs no write of its own.
+An answer leaves once the last group before it is durable, even if its own request changed nothing. So no caller learns
+of a state that a crash could take back. The headers of all logs in a group are made when the group is closed. They
+contain all decisions known by then, which costs no write of its own.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from virtuallog_loglets.paxos.drivers import disk_format
 from virtuallog_loglets.paxos.messages import NOWHERE
 
 GROUP_BYTES_MAX: Final = 64 << 20
-"""Waiting for the disk: more is refused. Some hundred milliseconds of work of a fast one."""
+"""Cap on bytes that wait for the disk: some hundred milliseconds of work of a fast one."""
 CHECKPOINT_POSITIONS: Final = 4096
-"""After so many decided positions the digest is stored anew: what is read again at a start, and folded, in some 20 ms."""
+"""Decided positions between two checkpoints of the digest. A start reads and folds as many again, in some 20 ms."""
 CHECKPOINT_BYTES: Final = 32 << 20
-"""Or after so many bytes of values."""
+"""Bytes of values between two checkpoints, if these come first."""
 
 Release: TypeAlias = Callable[[], None]
-"""Called once what it rests on is durable."""
+"""Called once the changes it rests on are durable."""
 
 _CLOSED = CrashPoint("paxos: a group of changes is closed, the disk has nothing of it")
 _DURABLE = CrashPoint("paxos: a group of changes is durable, nobody has been told")
@@ -39,18 +39,18 @@ _DURABLE = CrashPoint("paxos: a group of changes is durable, nobody has been tol
 
 @attrs.define(eq=False)
 class StoredReplica:
-    """A replica, as far as the disk is concerned."""
+    """A replica and the state of its digest on disk."""
 
     core: Replica
     ensemble: Ensemble
-    """As stored, see `disk_format.Header`."""
+    """Ensemble as stored; see `disk_format.Header`."""
     checkpoint: int = 0
     """Positions below this one are in the stored digest."""
     checkpoint_bytes: int = 0
-    """`digest.taken_bytes` at that time."""
+    """`digest.taken_bytes` at the last checkpoint."""
 
     def pairs(self) -> list[disk_format.Pair]:
-        """What goes with every group that touches it."""
+        """Pairs to write with every group that touches this replica: the header, and the digest if it is due."""
         pairs = [disk_format.header_pair(self.core, self.ensemble)]
         digest = self.core.slots.digest
         positions, size = digest.stop - self.checkpoint, digest.taken_bytes - self.checkpoint_bytes
@@ -62,16 +62,18 @@ class StoredReplica:
 
 @attrs.define(eq=False)
 class _Group:
+    """Changes that are written and synced together."""
+
     changes: dict[bytes, bytes | None] = attrs.field(factory=dict)
     dropped: list[Span] = attrs.field(factory=list)
     touched: dict[SegmentId, StoredReplica] = attrs.field(factory=dict)
     points: dict[CrashPoint, None] = attrs.field(factory=dict)
-    """To be reached once it is durable."""
+    """Crash points to reach once the group is durable."""
     releases: list[Release] = attrs.field(factory=list)
     bytes: int = 0
 
     def drop(self, span: Span) -> None:
-        """Spans are dropped before pairs are put; what this group was to put there is not wanted any more."""
+        """Drop a span. Spans are dropped before pairs are put, so pairs of this group inside the span are discarded."""
         self.dropped.append(span)
         start, stop = span
         for key in [key for key in self.changes if start <= key < stop]:
@@ -80,26 +82,26 @@ class _Group:
 
 @attrs.define(eq=False)
 class GroupCommit:
-    """`run` writes; everything else returns at once."""
+    """Group commit of one store. `run` writes; all other methods but `settled` return at once."""
 
     _store: DurableMap
     _synced: Callable[[int, float], None]
-    """Told of each group: how many answers rested on it, and how many seconds it took."""
+    """Called for each durable group with the number of its answers and its duration in seconds."""
     _now: Callable[[], float]
     _next: _Group | None = attrs.field(default=None, init=False)
     _writing: _Group | None = attrs.field(default=None, init=False)
     _wanted: trio.Event = attrs.field(factory=trio.Event, init=False)
     _settling: list[trio.Event] = attrs.field(factory=list, init=False)
-    """Whoever waits in `settled`: not a task of this role, so its end does not end the wait."""
+    """Events of callers in `settled`. These are no tasks of this role, so its end would not end their wait."""
     _closed: bool = attrs.field(default=False, init=False)
 
     @property
     def waiting_bytes(self) -> int:
-        """Of changes that wait for the write that is under way."""
+        """Bytes of changes that wait for the write under way."""
         return self._next.bytes if self._next is not None else 0
 
     def persist(self, stored: StoredReplica, effect: PaxosPersist, point: CrashPoint | None) -> None:
-        """Put a change of a replica, and its header, into the next group."""
+        """Add a change of a replica, and its header, to the next group."""
         group, segment = self._group(), stored.core.segment
         group.touched[segment] = stored
         if point is not None:
@@ -112,18 +114,18 @@ class GroupCommit:
             group.drop(disk_format.record_span(segment, 0, effect.drop_below))
 
     def put(self, pair: disk_format.Pair) -> None:
-        """Put something else into the next group."""
+        """Add any other pair to the next group."""
         self._group().changes[pair[0]] = pair[1]
 
     def drop(self, segment: SegmentId) -> None:
-        """Remove everything of a log."""
+        """Remove everything that belongs to a log, with the next group."""
         group = self._group()
         group.touched.pop(segment, None)
         for span in disk_format.spans_of(segment):
             group.drop(span)
 
     def then(self, release: Release) -> None:
-        """Call `release` once all that was put before is durable: now, if it is."""
+        """Call `release` once all earlier changes are durable: now, if they are."""
         group = self._next or self._writing
         if group is None:
             release()
@@ -131,10 +133,10 @@ class GroupCommit:
             group.releases.append(release)
 
     async def settled(self) -> None:
-        """Return once all that was put before is durable.
+        """Return once all earlier changes are durable.
 
         Raises:
-            UnavailableError: this role was closed meanwhile; whether it is durable is unknown.
+            UnavailableError: this role was closed meanwhile; the changes may be durable or not.
         """
         event = trio.Event()
         self.then(event.set)
@@ -148,7 +150,7 @@ class GroupCommit:
             raise UnavailableError("the replicas of this node have been closed")
 
     async def run(self) -> None:
-        """Until the store fails or this is cancelled. What was not released by then never is: its outcome is unknown.
+        """Write groups until the store fails or this is cancelled. Pending releases are never called then.
 
         Raises:
             StorageError: the store failed.

@@ -1,8 +1,8 @@
-"""Has done what only a leader does, wherever it is: runs one `LeaderSearch` over the network.
+"""Client of the leader: finds it with a `LeaderSearch` over the network and retries until it has done the request.
 
-Every request that goes this way may be made again: a batch is recognised by whoever leads, a seal, a truncation and a
-settling add up. So an unknown outcome is followed by another attempt, for as long as the caller has time. What an attempt
-says of itself is not the whole story then: an earlier one may have done what the last one says was not done.
+Every request may be repeated: any leader recognises a batch, and seal, truncation and settling are idempotent. So an
+unknown outcome is followed by another attempt while the caller has time. Then the last answer is not the whole truth: an
+earlier attempt may have done what the last one says was not done.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from virtuallog_loglets.paxos.messages import (
 )
 
 ASK_SECONDS: Final = 1.0
-"""For one who is said to lead. It answers within a few syncs, or it is about to be replaced."""
+"""Timeout of a request to the presumed leader. It answers within a few syncs, or is about to be replaced."""
 INSIST_SECONDS: Final = 3.0
-"""For an election, and for catching up before it."""
+"""Timeout of a request that insists: time for an election and the catch-up with it."""
 PAUSE_SECONDS: Final = 0.05
-"""Between attempts, once everybody has been asked; T to 2T, so that clients that insist do not do it in step."""
+"""T of the pause of T to 2T between attempts, once all nodes have been asked: clients that insist do not act in step."""
 
 OVERLOADED_SECONDS: Final = ASK_SECONDS
-"""For so long a node that has no room is asked again, before it counts as one that does not answer. It must not be turned out of the
-lead because it is busy."""
+"""Time for which an overloaded node is asked again, before it counts as one that does not answer. A busy leader must not
+be turned out."""
 
 _UNANSWERED: Final = (
     UnavailableError,
@@ -58,14 +58,15 @@ _UNANSWERED: Final = (
     WrongRecipientError,
     UnsupportedError,
 )
-"""The node cannot do it, for whatever reason of its own; another one can."""
+"""Errors of one node that another node need not have."""
 _NO_ROOM: Final = (OverloadedError, DiskFullError)
-"""Nothing was done, there or on the way there. The caller of an append is told, and backs off; all else is asked again."""
+"""Errors of a request that was surely not done. They are raised to the caller of an append, which backs off; other requests
+are retried."""
 
 
 @attrs.define(eq=False)
 class LeaderClient:
-    """Of one log, shared by all that one client asks."""
+    """Requests of one client to the leader of one log."""
 
     segment: SegmentId
     environment: Environment
@@ -78,26 +79,27 @@ class LeaderClient:
         timeout_seconds: float,
         asked: set[NodeId] | None = None,
     ) -> CoordinatorReply:
-        """The answer of whoever leads. Cancelled, it may still be done.
+        """Have the leader do a request and return its answer. If cancelled, the request may still be done.
 
         Args:
-            request: makes the request; told whether to insist.
-            what: for people.
-            asked: who has been sent the same request in earlier calls; whoever is now is added.
+            request: makes the request; its argument is True if the request insists.
+            what: name of the request in error messages.
+            timeout_seconds: timeout of all attempts together.
+            asked: nodes that were sent the same request in earlier calls; nodes asked now are added.
 
         Raises:
-            UnavailableError: not done in time. Unknown outcome.
-            OverloadedError, DiskFullError: of an append only; this attempt did nothing.
-            VirtualLogError: what else the leader raised.
+            UnavailableError: not done in time; the outcome is unknown.
+            OverloadedError, DiskFullError: an append only; this attempt did nothing.
+            VirtualLogError: any other error of the leader.
         """
         deadline = self.environment.clock.monotonic() + timeout_seconds
-        errand = _LeaderCall(self, request, what, deadline, set() if asked is None else asked)
-        return await errand.run()
+        call = _LeaderCall(self, request, what, deadline, set() if asked is None else asked)
+        return await call.run()
 
 
 @attrs.define(eq=False)
 class _LeaderCall:
-    """One request."""
+    """One call of `LeaderClient.ask`."""
 
     _client: LeaderClient
     _request: Callable[[bool], PaxosAppend | PaxosSeal | PaxosTruncate | PaxosSettle]
@@ -106,10 +108,10 @@ class _LeaderCall:
     _asked: set[NodeId]
     _search: LeaderSearch = attrs.field(init=False)
     _doubt: VirtualLogError | None = attrs.field(default=None, init=False)
-    """Why it is not known what became of an earlier attempt."""
+    """Error that left the outcome of an earlier attempt unknown; None if there is none."""
     _attempts: int = attrs.field(default=0, init=False)
     _overloaded: tuple[NodeId, float] | None = attrs.field(default=None, init=False)
-    """Who has no room, and since when."""
+    """The overloaded node and the time since when; None if there is none."""
 
     def __attrs_post_init__(self) -> None:
         self._search = self._client.leadership.search()
@@ -124,7 +126,7 @@ class _LeaderCall:
             await self._pause()
 
     async def _attempt(self, target: LeaderTarget) -> CoordinatorReply | LeaderTarget:
-        """What the node did, or whom to ask next."""
+        """Ask one node; returns its answer, or the next node to ask."""
         clock, seconds = self._client.environment.clock, INSIST_SECONDS if target.insist else ASK_SECONDS
         left = self._deadline - clock.monotonic()
         if left <= 0:
@@ -150,7 +152,7 @@ class _LeaderCall:
         return taken
 
     def _has_no_room(self, target: LeaderTarget) -> LeaderTarget:
-        """Whom to ask next."""
+        """Next node to ask after an overloaded one: the same, for a while."""
         now = self._client.environment.clock.monotonic()
         if self._overloaded is None or self._overloaded[0] != target.node:
             self._overloaded = target.node, now
@@ -160,13 +162,13 @@ class _LeaderCall:
         return self._search.failed(target.node, now)
 
     def _in_doubt(self, node: NodeId, error: VirtualLogError) -> VirtualLogError:
-        """What `node` may say when an earlier attempt has an unknown outcome: not that nothing was done."""
+        """The error to raise for an error of `node`. After an unknown outcome it must not say that nothing was done."""
         if isinstance(error, TailMismatchError) and error.found < error.expected and self._asked != {node}:
-            # It remembers what it has refused, for itself. A copy that another one has may wait for an election there, or still
-            # be on its way, and the tail may come to fit. One that has passed stays past, whoever leads.
+            # A node remembers its own refusals only. A copy of the request may wait for an election at another node, or
+            # still be on its way, and the tail may come to fit. A tail that has passed the condition stays past it.
             return UnavailableError(f"{self._what} of loglet {self._client.segment}: unknown, then {error}")
         if isinstance(error, ForbiddenError) and self._doubt is not None:
-            # Who did not answer may not have known yet that clients may no longer do it.
+            # A node that did not answer may not have known yet that clients may no longer do it.
             return UnavailableError(f"{self._what} of loglet {self._client.segment}: unknown, then {error}")
         if isinstance(error, SealedError) and self._doubt is not None:
             return SealedError(error.reason)
@@ -177,8 +179,10 @@ class _LeaderCall:
         return UnavailableError(f"{self._what} of loglet {self._client.segment}: nobody leads{because}")
 
     async def _pause(self) -> None:
-        """The usual way, from one that is gone over its neighbour to a new leader, is gone without a pause. A node that has no room is
-        left alone for a moment."""
+        """Pause before the next attempt, if the node is overloaded or all nodes have been asked.
+
+        The usual path, from a dead node over its neighbour to a new leader, has no pause.
+        """
         self._attempts += 1
         if self._overloaded is not None or self._attempts > max(2, len(self._client.leadership.replicas)):
             environment = self._client.environment

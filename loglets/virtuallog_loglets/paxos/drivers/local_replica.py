@@ -1,4 +1,4 @@
-"""A replica of this node, as the parts of the same node know it; and how its records are read."""
+"""Handle of a replica of this node, for other parts of the same node, with reads of its records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import trio
 
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import CorruptionError, SealedError, TooLargeError, VirtualLogError
-from virtuallog.contract.ports import Done, DurableMap, Request
+from virtuallog.contract.ports import Done, DurableMap, Outcome, Request
 from virtuallog.contract.types import NodeId
 from virtuallog_loglets.paxos.config import Ensemble
 from virtuallog_loglets.paxos.core import values
@@ -36,28 +36,29 @@ from virtuallog_loglets.paxos.metrics import PaxosMetrics
 ReplyT = TypeVar("ReplyT")
 
 READ_BYTES_MAX: Final = 8 << 20
-"""Of one answer, whatever its asker would take; one record may be larger."""
+"""Cap on the bytes of one answer, even if the caller would take more; a single record may be larger."""
 READ_POSITIONS_MAX: Final = 4096
-"""Of one answer: small ones are cheaper to ask for again than to keep an answer waiting."""
+"""Cap on the positions of one answer: another request for small records is cheaper than a slow answer."""
 QUOTE_BYTES_MAX: Final = 12 << 20
-"""Of the learned values that an answer to a promise quotes: it must fit into a frame. That of one position always does."""
+"""Cap on the learned values in an answer to a promise, which must fit in a frame. That of one position always does."""
 
 
 @attrs.define(eq=False)
 class LocalReplica:
-    """See above."""
+    """A replica of this node."""
 
     core: Replica
-    """To look at. What it says may not be durable yet."""
+    """The core, for inspection. Its state may not be durable yet."""
     ensemble: Callable[[], Ensemble]
+    """Returns the ensemble of the log at the moment of the call."""
     meter: PaxosMetrics
     stored: StoredReplica
     _store: DurableMap
     _commit: GroupCommit
     _request: Callable[[Any, Done], None]
     _carry_out: Callable[[LocalReplica, list[ReplicaEffect]], None]
-    elsewhere: tuple[NodeId, ...] = attrs.field(default=(), init=False)
-    """The servers that the log is on by now, once closed logs may have moved. They have what is decided, and no vote."""
+    other_holders: tuple[NodeId, ...] = attrs.field(default=(), init=False)
+    """Servers that the chain names for the log now, as a closed log may have moved. They hold decisions and have no vote."""
     _missing: trio.Event = attrs.field(factory=trio.Event, init=False)
     _dropped: SealedError | None = attrs.field(default=None, init=False)
 
@@ -67,15 +68,15 @@ class LocalReplica:
 
     @property
     def holders(self) -> tuple[NodeId, ...]:
-        """Who may know what is decided: more than may decide it."""
-        return tuple(dict.fromkeys((*self.ensemble().members, *self.elsewhere)))
+        """Nodes that may hold decided positions: the ensemble, and `other_holders`, which do not vote."""
+        return tuple(dict.fromkeys((*self.ensemble().members, *self.other_holders)))
 
     def post(self, request: Request[ReplyT], done: Callable[[ReplyT | VirtualLogError], None]) -> None:
-        """What a remote caller would be answered, without waiting: `done` is called with the reply or the error, now or later."""
+        """Perform a request as for a remote caller. `done` is called with the reply or the error, now or later."""
         self._request(request, done)
 
     async def perform(self, request: Request[ReplyT]) -> ReplyT:
-        """What a remote caller would be answered; durable on return. Cancelling the wait does not undo it.
+        """Perform a request as for a remote caller; durable on return. Cancelling the wait does not undo it.
 
         Raises:
             SealedError: the log has been dropped.
@@ -96,16 +97,17 @@ class LocalReplica:
         return reply
 
     async def read(self, first: int, stop: int, max_bytes: int) -> PaxosRecords:
-        """See `ReadRecords`."""
+        """Read learned records; see `ReadRecords`."""
         return await self.perform(ReadRecords(segment=self.segment, first=first, stop=stop, max_bytes=max_bytes))
 
     async def wait_learned(self, past: int) -> Standing:
-        """See `WaitLearned`."""
+        """Wait until `past` is learned; see `WaitLearned`."""
         return await self.perform(WaitLearned(segment=self.segment, past=past))
 
     async def wait_missing(self) -> Standing:
-        """Return once a position up to `end` is not known to be decided here: at once, if that is so now. For the keeper; costs
-        nothing while it waits.
+        """Return once a position up to `end` is not known to be decided here, perhaps at once.
+
+        Used by `replica_maintenance`; costs nothing while it waits.
 
         Raises:
             SealedError: the log has been dropped.
@@ -120,7 +122,7 @@ class LocalReplica:
     async def adopt(
         self, status: Status, promised: int = 0, begin: int = 0, trim: int = 0, incarnations: Incarnations = ()
     ) -> None:
-        """Recovery: take on a status, durable on return. Everything else only goes up.
+        """Take on a status after recovery, durable on return. All other values only increase.
 
         Raises:
             SealedError: the log has been dropped: a header written now would promise records that are gone.
@@ -131,7 +133,7 @@ class LocalReplica:
         await self._commit.settled()
 
     async def digest(self) -> SessionDigest:
-        """Of all that is learned without a hole, `core.learned`; a copy that is the caller's. Nothing, of a closed log.
+        """Copy of the digest of all positions below `core.learned`; empty for a closed log.
 
         Raises:
             SealedError: the log has been dropped.
@@ -144,7 +146,7 @@ class LocalReplica:
         return slots.digest.copy()
 
     def check_live(self) -> None:
-        """For whoever holds on to this replica, across a wait.
+        """Check that the log has not been dropped; for callers that keep this replica across a wait.
 
         Raises:
             SealedError: the log has been dropped here.
@@ -152,20 +154,20 @@ class LocalReplica:
         if self._dropped is not None:
             raise self._dropped
 
-    # -- for the driver -------------------------------------------------------------------------------------------
+    # -- for ReplicaService ---------------------------------------------------------------------------------------
 
     def drop(self, reason: SealedError) -> None:
-        """From now on nothing here is read or written. Its keys may be those of another replica, or of none."""
+        """Mark the log as dropped: no more reads or writes. Its keys may belong to another replica from now on."""
         self._dropped = reason
         self._missing.set()
 
     def stepped(self) -> None:
-        """The core has changed."""
+        """Note that the core has changed."""
         if self.core.learned <= self.core.end and not self._missing.is_set():
             self._missing.set()
 
     def read_recent(self, request: ReadRecords) -> list[PaxosRecord] | None:
-        """What was asked for, from memory; None: the disk has to be asked."""
+        """Requested records from memory; None if the disk must be read."""
         slots, size = self.core.slots, 0
         stop = slots.learned_run(request.first, min(request.stop, request.first + READ_POSITIONS_MAX))
         size_max = min(request.max_bytes, READ_BYTES_MAX)
@@ -179,19 +181,19 @@ class LocalReplica:
         return found if found or stop == request.first else None
 
     async def read_records(self, request: ReadRecords) -> PaxosRecords:
-        """The same, from the disk."""
+        """Requested records from the disk."""
         await self._commit.settled()
         slots = self.core.slots
         stop = slots.learned_run(request.first, min(request.stop, request.first + READ_POSITIONS_MAX))
         found = await self._read_disk(request.first, stop, min(request.max_bytes, READ_BYTES_MAX))
-        kept = found if request.first >= self.core.begin else []  # else truncated meanwhile, perhaps half of it
+        kept = found if request.first >= self.core.begin else []  # otherwise truncated meanwhile, perhaps in part
         return PaxosRecords(records=tuple(kept), standing=self.core.standing())
 
     async def quote(self, effect: AnswerFromDisk) -> Promised | PaxosWritten:
-        """The answer, with what lies on the disk.
+        """The answer of `effect`, completed with learned records from the disk.
 
         Raises:
-            TooLargeError: it would be too long: ask for fewer positions.
+            TooLargeError: the answer would be too long; ask for fewer positions.
             SealedError: the log has been dropped.
         """
         quoted: list[PaxosRecord] = []
@@ -215,18 +217,18 @@ class LocalReplica:
         return quoted
 
     def _truncated(self, first: int, stop: int) -> list[PaxosRecord]:
-        """What is neither in memory nor on the disk any more."""
+        """Tombstones for positions that are neither in memory nor on the disk any more."""
         return [
             PaxosRecord(position=p, promised=0, performed=0, value=values.TOMBSTONE, learned=True)
             for p in range(first, stop)
         ]
 
     async def _read_disk(self, first: int, stop: int, max_bytes: int) -> list[PaxosRecord]:
-        """Decided records from `first` on, without a hole; none if they were truncated meanwhile.
+        """Decided records from `first` on, without a hole; empty if they were truncated meanwhile.
 
         Raises:
-            SealedError: the log has been dropped meanwhile, and they with it.
-            CorruptionError: they are decided, not truncated, and not there.
+            SealedError: the log has been dropped meanwhile.
+            CorruptionError: a decided position that is not truncated has no record.
         """
         found = await disk_format.read_records(self._store, self.segment, first, stop, max_bytes)
         self.check_live()
@@ -243,3 +245,8 @@ def _runs(positions: Sequence[int]) -> list[tuple[int, int]]:
         run = [position for _, position in group]
         runs.append((run[0], run[-1] + 1))
     return runs
+
+
+def with_full_disk(done: Done, outcome: Outcome[Standing]) -> None:
+    """Answer with `full` set: the store knows that its disk is nearly full, the core does not."""
+    done(attrs.evolve(outcome, full=True) if isinstance(outcome, Standing) else outcome)

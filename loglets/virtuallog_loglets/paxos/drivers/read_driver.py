@@ -1,7 +1,7 @@
-"""Looks for a range at one replica after the other: the driver of one read.
+"""Read of a range: asks one replica after the other.
 
-A replica that has not learned a position proves nothing, nor does one that does not answer; one whose copy is damaged is
-asked no more. Only when all of them are damaged is the range lost to this reader.
+A replica that has not learned a position, or does not answer, proves nothing. A replica with a damaged copy is not asked
+again. Only if all copies are damaged is the range lost to this reader.
 """
 
 from __future__ import annotations
@@ -21,29 +21,31 @@ from virtuallog_loglets.paxos.offsets import position_of
 
 @attrs.define(eq=False)
 class ReadDriver:
-    """For [start, stop) of one log."""
+    """One read of offsets in [start, stop)."""
 
     segment: SegmentId
     start: int
     stop: int
     max_bytes: int
     _environment: Environment
-    _nearest: ReplicaOrder
-    """The replicas, shared by all reads: one that fails is asked last from then on."""
+    _replica_order: ReplicaOrder
+    """Order of the replicas, shared by all reads: a replica that fails is asked last from then on."""
     has_waited: bool = attrs.field(default=False, init=False)
-    """The reader has waited for replicas to learn."""
+    """True if the reader has waited for replicas to learn."""
     _damaged: dict[NodeId, VirtualLogError] = attrs.field(factory=dict, init=False)
-    _unheard: VirtualLogError | None = attrs.field(default=None, init=False)
+    """Errors of the replicas with a damaged copy."""
+    _last_error: VirtualLogError | None = attrs.field(default=None, init=False)
+    """Error of the last replica that did not answer; None if all have answered."""
     _end: int = attrs.field(default=-1, init=False)
-    """Highest position that any of them knows of."""
+    """Highest position that any answering replica knows of."""
 
     async def ask_all(self, seconds: float) -> list[Placed]:
-        """What the first of them has that has anything; nothing, if none has.
+        """Ask each replica in order; returns the items of the first one that has any, or an empty list.
 
         Raises:
             SealedError: the loglet has been dropped.
         """
-        for replica in [replica for replica in self._nearest.order() if replica not in self._damaged]:
+        for replica in [replica for replica in self._replica_order.order() if replica not in self._damaged]:
             copy = await self._ask(replica, seconds)
             if copy is not None and copy.items:
                 return copy.items
@@ -53,21 +55,21 @@ class ReadDriver:
 
     @property
     def is_seen_unlearned(self) -> bool:
-        """Whether somebody knows of the position, who has not learned what it holds."""
-        return self._end >= position_of(self.start) and len(self._damaged) < len(self._nearest.order())
+        """True if a replica knows of the position and none has learned its value."""
+        return self._end >= position_of(self.start) and len(self._damaged) < len(self._replica_order.order())
 
     @property
-    def settles(self) -> int:
-        """Through which position it should be settled: no further than somebody has seen, as settling fills what is free."""
+    def settle_through(self) -> int:
+        """Last position to settle: none that no replica has seen, as settling fills free positions."""
         return min(position_of(self.stop - 1), self._end)
 
     def failure(self) -> VirtualLogError:
-        """Why nothing was found. A replica that did not answer may have a whole copy."""
-        if len(self._damaged) == len(self._nearest.order()):
+        """The error for a read that found nothing. A replica that did not answer may have an intact copy."""
+        if len(self._damaged) == len(self._replica_order.order()):
             return CorruptionError(
                 f"every copy of offset {self.start} is damaged: {next(iter(self._damaged.values()))}"
             )
-        because = f": {self._unheard}" if self._unheard is not None else ""
+        because = f": {self._last_error}" if self._last_error is not None else ""
         return UnavailableError(f"no replica that answered has offset {self.start}{because}")
 
     async def _ask(self, replica: NodeId, seconds: float) -> read_assembly.PaxosCopy | None:
@@ -78,8 +80,8 @@ class ReadDriver:
         except CorruptionError as error:
             return read_assembly.PaxosCopy([], error)
         except VirtualLogError as error:
-            self._unheard = error
-            self._nearest.failed(replica)
+            self._last_error = error
+            self._replica_order.failed(replica)
             return None
         self._end = max(self._end, reply.standing.end)
         return self._assemble(reply)

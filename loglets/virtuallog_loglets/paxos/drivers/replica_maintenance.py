@@ -1,18 +1,20 @@
-"""Keeps one local replica whole: recovers it if it does not vote, and closes the holes that stay. The driver of `Recovery`.
+"""Maintenance of one local replica: recovers it if it does not vote, and repairs gaps that persist. The driver of `Recovery`.
 
-    not VOTING --> ask everybody --> RECOVERING, durable --> learn all that a quorum has --> VOTING, durable
-    VOTING     --> something is missing, and still is after a while --> copy it; fill what is older than any wave in flight
+    not VOTING --> ask all replicas --> RECOVERING, durable --> learn all that a quorum has --> VOTING, durable
+    VOTING     --> a position is missing for a while --> copy it; fill what is older than any wave in flight
 
 Rules:
-* A replica votes only once it has learned every position that a quorum of voting ones knew of when they noted its new store, and in the
-  same write has what they promised. Before, it is RECOVERING durably: a crash in between begins anew.
-* What is missing at the end of the log, and nobody has learned, belongs to who leads, or to a reader that has it settled.
-  A recovery waits for that a while. Then it fills it, and whoever leads stands for election again: it could not vote otherwise.
-* A whole copy of a closed log needs no vote. One replica that has everything is enough to make it, where no quorum is left.
-* Who was away when the last positions were decided, or the SEAL, sees no hole: nobody may ever tell. So a replica that has learned nothing
-  for a while asks the others how far they are. Without that a log that is closed, and not written any more, would keep fewer copies.
+* A replica votes only once it has learned every position that a quorum of voting replicas knew of when they noted its new
+  store. In the same write it stores what they promised. Before, it is RECOVERING durably: a crash in between starts anew.
+* A missing position at the end of the log that no replica has learned belongs to the leader, or to a reader that has it
+  settled. A recovery waits for that for a while. Then it fills the position, as it could not vote otherwise; the leader
+  has to stand for election again.
+* A whole copy of a closed log needs no vote. If no quorum is left, one replica that has everything is enough to make it.
+* A replica that was away when the last positions or the SEAL were decided sees no gap, and may never hear of them. So a
+  replica that has learned nothing for a while asks the others for their standings. Otherwise a closed log, which is not
+  written any more, would keep fewer copies.
 
-Source: Mesos, `src/log/recover.cpp` and `replica.cpp`, which close no hole before somebody asks for it.
+Source: Mesos, `src/log/recover.cpp` and `replica.cpp`, which repair a gap only when it is asked for.
 """
 
 from __future__ import annotations
@@ -30,26 +32,27 @@ from virtuallog_loglets.paxos.config import Ensemble
 from virtuallog_loglets.paxos.core.recovery import BecomeStatus, FollowQuorum
 from virtuallog_loglets.paxos.drivers.broadcast import recovery_round, standings
 from virtuallog_loglets.paxos.drivers.catch_up import catch_up
-from virtuallog_loglets.paxos.drivers.replica_service import LocalReplica
+from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
 from virtuallog_loglets.paxos.messages import NOWHERE, Status
 
 IN_FLIGHT: Final = 1
-"""Positions that a coordinator has written and that are not decided, at the end of the log."""
+"""Positions at the end of the log that a coordinator may have written and that are not decided."""
 RETRY_SECONDS: Final = 0.5
-"""T of the pause of T to 2T between two rounds of `Recover`."""
+"""T of the pause of T to 2T between two rounds of `PaxosRecover`."""
 PATIENCE_SECONDS: Final = 1.0
-"""How long a recovery waits for positions in flight to be decided by who leads. Some waves and syncs take far less."""
+"""Wait of a recovery for the leader to decide positions in flight. Some waves and syncs take far less."""
 AGAIN_SECONDS: Final = 0.1
-"""Between two looks at these."""
+"""Pause between two looks at positions in flight."""
 STAY_SECONDS: Final = 0.25
-"""T of T to 2T: a position that has been missing for so long has been missed. Waves are on their way for milliseconds."""
+"""T of T to 2T: a position missing for so long counts as missed. A wave is in flight for milliseconds."""
 PAUSE_SECONDS_MAX: Final = 8.0
-"""Between two attempts that have brought nothing: they double up to here."""
+"""Cap on the pause between attempts, which doubles while they bring nothing."""
 
 LOOK_SECONDS: Final = 4.0
-"""A replica that has learned nothing for so long asks the others how far they are. While nothing comes of it the time doubles."""
+"""Time after which a replica that has learned nothing asks the others for their standings. It doubles while that brings
+nothing."""
 LOOK_SECONDS_MAX: Final = 128.0
-"""Up to here: a log that nobody uses costs next to nothing."""
+"""Cap on that time: an unused log costs next to nothing."""
 
 _RECOVERING = CrashPoint("paxos: a replica without a memory is about to catch up", rare=True)
 _CAUGHT_UP = CrashPoint("paxos: a replica without a memory has caught up and does not vote yet", rare=True)
@@ -64,21 +67,21 @@ async def maintain_replica(
     *,
     auto_initialize: bool = False,
 ) -> None:
-    """Runs until the log is closed and this copy of it whole, or it is dropped, or its store has failed.
+    """Maintain a replica until the log is closed and whole here, is dropped, or the store has failed.
 
     Args:
-        replica: of this node.
-        ensemble: as of the moment of the call.
-        environment: of the node.
+        replica: the replica of this node.
+        ensemble: returns the ensemble at the moment of the call.
+        environment: the node's.
         auto_initialize: EMPTY replicas may found the log together; only for logs used by themselves.
     """
-    keeper = _ReplicaMaintenance(replica, ensemble, environment, auto_initialize)
+    maintenance = _ReplicaMaintenance(replica, ensemble, environment, auto_initialize)
     try:
-        while not keeper.is_whole:
-            await keeper.turn()
+        while not maintenance.is_whole:
+            await maintenance.turn()
     except SealedError:
         log.debug("dropped", segment=str(replica.segment))
-    except VirtualLogError as error:  # of the local store: who owns it has been told
+    except VirtualLogError as error:  # of the local store, which has reported it to its owner
         log.warning("a replica is kept whole no more", segment=str(replica.segment), reason=str(error))
 
 
@@ -94,11 +97,11 @@ class _ReplicaMaintenance:
 
     @property
     def is_whole(self) -> bool:
-        """The log is closed, and all of it is here."""
+        """True if the log is closed and all of it is here."""
         return self._replica.core.seal != NOWHERE
 
     async def turn(self) -> None:
-        """One step towards a whole replica."""
+        """Take one step towards a whole replica."""
         try:
             self._replica.check_live()
             if self._replica.core.status is Status.VOTING:
@@ -112,7 +115,7 @@ class _ReplicaMaintenance:
     # -- recovery ---------------------------------------------------------------------------------------------------------
 
     async def _recover(self) -> None:
-        """One round. Whoever made this replica says by its status whether it may have forgotten something."""
+        """Run one round of recovery. The initial status of a replica tells whether it may have forgotten something."""
         step = await recovery_round(
             self._replica, self._ensemble, self._environment, has_forgotten=True, auto_initialize=self._auto_initialize
         )
@@ -128,19 +131,19 @@ class _ReplicaMaintenance:
 
     async def _follow(self, quorum: FollowQuorum) -> None:
         _RECOVERING.reached()
-        # What a trim of a closed log has dropped is told of by no position; and a copy that is whole answers for the log.
+        # No position tells what a trim of a closed log has dropped, and a whole copy answers for the log.
         await self._replica.adopt(Status.RECOVERING, begin=quorum.begin, trim=quorum.trim)
         await self._learn_all(quorum.begin, quorum.end)
         _CAUGHT_UP.reached()
-        # Durable before visible: a vote without the promise, or beside a position that is not learned, would be one of a
-        # replica that has forgotten what others counted on.
+        # Durable before visible: a vote without the promise, or with a missing position, would come from a replica that
+        # has forgotten what others counted on.
         assert not self._replica.core.missing(quorum.begin, quorum.end + 1)
         await self._replica.adopt(Status.VOTING, quorum.promised, trim=quorum.trim, incarnations=quorum.incarnations)
         self._replica.meter.recovered()
         log.info("recovered", segment=str(self._replica.segment), begin=quorum.begin, end=quorum.end)
 
     async def _learn_all(self, begin: int, end: int) -> None:
-        """Positions in flight are left to who leads, at first; position 0 is written by nobody, but filled."""
+        """Learn [begin, end]. Positions in flight are left to the leader at first; position 0 is always filled."""
         clock, leave = self._environment.clock, IN_FLIGHT if end > 0 else 0
         deadline = clock.monotonic() + PATIENCE_SECONDS
         while await self._catch_up(begin, end + 1, leave) <= end:
@@ -150,7 +153,7 @@ class _ReplicaMaintenance:
                 await clock.sleep(AGAIN_SECONDS)
 
     async def _copy_closed(self) -> None:
-        """There is no quorum to follow. If the log is closed, one replica that has all of it will do; else wait for others."""
+        """Copy a closed log from one replica that has all of it, as there is no quorum to follow; otherwise wait."""
         known = await standings(self._replica, self._environment)
         seal = max((standing.seal for standing in known.values()), default=NOWHERE)
         if seal != NOWHERE:
@@ -166,10 +169,10 @@ class _ReplicaMaintenance:
             self._has_warned = True
             log.warning("no quorum of voting replicas answers: this one waits", segment=str(self._replica.segment))
 
-    # -- holes ------------------------------------------------------------------------------------------------------------
+    # -- gaps -------------------------------------------------------------------------------------------------------------
 
     async def _close_holes(self) -> None:
-        """Wait for one that stays, and go for all that is missing by then."""
+        """Wait for a gap that persists, then catch up with all that is missing."""
         core, before = self._replica.core, self._replica.core.learned
         with self._environment.clock.timeout(self._look_seconds) as nothing_missing:
             await self._replica.wait_missing()
@@ -186,7 +189,7 @@ class _ReplicaMaintenance:
         self._pause_seconds = STAY_SECONDS if brought else min(2 * self._pause_seconds, PAUSE_SECONDS_MAX)
 
     async def _look(self) -> None:
-        """Nobody has told this replica anything for long. It may have missed the end, and then sees no hole."""
+        """Ask the others for their standings: this replica has heard nothing for long and may have missed the end."""
         known = await standings(self._replica, self._environment)
         learned = self._replica.core.learned
         furthest = max((standing.learned for standing in known.values()), default=0)
@@ -201,5 +204,5 @@ class _ReplicaMaintenance:
         return await catch_up(self._replica, self._ensemble, self._environment, first, stop, leave=leave, fills=fills)
 
     async def _sleep(self, seconds: float) -> None:
-        """T to 2T: replicas that have begun together do not go on together."""
+        """Sleep for T to 2T, so that replicas that began together do not go on in step."""
         await self._environment.clock.sleep(seconds * self._environment.random.uniform(1, 2))

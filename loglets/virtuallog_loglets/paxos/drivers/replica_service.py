@@ -1,4 +1,4 @@
-"""Runs all replicas of a node over one store: requests in, group commit beneath. No task per request."""
+"""All replicas of a node over one store, with group commit below. No task per request."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ from virtuallog.contract.errors import (
     VirtualLogError,
 )
 from virtuallog.contract.metrics import MetricFamily
-from virtuallog.contract.ports import Done, DurableMap, Handlers, NodeEnvironment, Outcome, Span
+from virtuallog.contract.ports import Done, DurableMap, Handlers, NodeEnvironment, Span
 from virtuallog_loglets.paxos import config
 from virtuallog_loglets.paxos.config import Ensemble
 from virtuallog_loglets.paxos.core.effects import AnswerFromDisk, PaxosAnswer, PaxosFail, PaxosPersist, ReplicaEffect
 from virtuallog_loglets.paxos.core.replica import Replica
-from virtuallog_loglets.paxos.core.validation import check_untrusted
-from virtuallog_loglets.paxos.core.values import ValueKind
+from virtuallog_loglets.paxos.core.validation import brings_data, check_untrusted
 from virtuallog_loglets.paxos.drivers import disk_format, store_incarnation
 from virtuallog_loglets.paxos.drivers.group_commit import GROUP_BYTES_MAX, GroupCommit, StoredReplica
-from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
+from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica, with_full_disk
 from virtuallog_loglets.paxos.drivers.store_incarnation import StoreIncarnation
 from virtuallog_loglets.paxos.messages import (
     NOWHERE,
@@ -43,7 +42,6 @@ from virtuallog_loglets.paxos.messages import (
     PaxosWrite,
     Promise,
     ReadRecords,
-    Standing,
     Status,
     TrimSealed,
     WaitLearned,
@@ -52,23 +50,22 @@ from virtuallog_loglets.paxos.metrics import PaxosMetrics
 
 __all__ = ["LocalReplica", "ReplicaService"]
 
-KIND: Final = "paxos"
-"""In the chain."""
 TICK_SECONDS: Final = 0.5
+"""Tick of the cores while `WaitLearned` requests are parked."""
 RECLAIM_SECONDS: Final = 5.0
-"""Between two times that dropped positions are cleared away: a second's work for each GiB."""
+"""Pause before dropped positions are cleared from the disk: a second of work for each GiB."""
 READERS: Final = 4
-"""Reads at the disk at a time."""
+"""Concurrent reads from the disk."""
 READS_MAX: Final = 256
-"""Reads that may queue behind them; more are told to come back."""
+"""Cap on queued reads; more are refused with OverloadedError."""
 EARLY_MAX: Final = 256
-"""Requests that wait while the chain is asked whether there is a replica here."""
+"""Cap on requests of a segment that wait while the chain is asked whether there is a replica here."""
 EARLY_SEGMENTS_MAX: Final = 32
-"""Segments that the chain is asked about at a time. There is one active segment; more are made up."""
+"""Cap on segments that the chain is asked about at a time. There is one active segment; more are made up."""
 REPLICAS_MAX: Final = 4096
-"""Of which anything is known: a register of 64 KiB names some hundred loglets."""
+"""Cap on replicas of a node: a register of 64 KiB names some hundred loglets."""
 NO_ENSEMBLE: Final = Ensemble(members=(), quorum=0)
-"""Stored with a log that is used by itself, and with a copy of a closed one."""
+"""Stored with a log used by itself, and with a copy of a closed log."""
 
 _Request: TypeAlias = Promise | PaxosWrite | Learn | PaxosRecover | GetStanding | TrimSealed | WaitLearned | ReadRecords
 _Read: TypeAlias = tuple[Callable[[], Awaitable[Any]], Done]
@@ -96,27 +93,27 @@ class ReplicaService:
     _founding: StoreIncarnation
     _made: Callable[[LocalReplica], None]
     meter: PaxosMetrics = attrs.field(factory=PaxosMetrics, init=False)
-    """Of everything that works on replicas of this node."""
+    """Metrics of all parts that work on replicas of this node."""
     _replicas: dict[SegmentId, LocalReplica] = attrs.field(factory=dict, init=False)
     _early: dict[SegmentId, list[tuple[_Request, Done]]] = attrs.field(factory=dict, init=False)
-    """Requests that came before their replica was made."""
+    """Requests that arrived before their replica was made."""
     _making: trio.Lock = attrs.field(factory=trio.Lock, init=False)
     _commit: GroupCommit = attrs.field(init=False)
     _reads: trio.MemorySendChannel[_Read] = attrs.field(init=False)
     _waiting: trio.Event = attrs.field(factory=trio.Event, init=False)
     _dropped: dict[bytes, Span] = attrs.field(factory=dict, init=False)
-    """Of which the disk still has something, by their starts."""
+    """Dropped spans that the disk still holds, by their starts."""
     _was_dropped: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     @classmethod
     async def start(
         cls, environment: NodeEnvironment, made: Callable[[LocalReplica], None] = lambda replica: None
     ) -> ReplicaService:
-        """Open the store and restore what is in it; ready for requests on return. Does not wait for the register.
+        """Open the store and restore its replicas; ready for requests on return. Does not wait for the register.
 
         Args:
-            environment: of the node.
-            made: told of each replica of the chain that votes or is to recover, found in the store or new.
+            environment: the node's.
+            made: called with each replica of the chain that votes or has to recover, found in the store or new.
 
         Raises:
             CorruptionError, MalformedError, StorageError: the store cannot be trusted.
@@ -147,11 +144,11 @@ class ReplicaService:
 
     @property
     def replicas(self) -> Collection[LocalReplica]:
-        """For who looks inside."""
+        """All replicas of this node, for callers that inspect them."""
         return self._replicas.values()
 
     def metrics(self) -> list[MetricFamily]:
-        """See `virtuallog.contract.metrics.MetricsSource`."""
+        """Metrics of this node's replicas; see `virtuallog.contract.metrics.MetricsSource`."""
         return self.meter.metrics([replica.core.standing() for replica in self._replicas.values()])
 
     async def replica(self, segment: SegmentId) -> LocalReplica:
@@ -165,7 +162,7 @@ class ReplicaService:
         return self._replicas.get(segment) or await self._make(segment, rebuilds=False)
 
     def add(self, segment: SegmentId, ensemble: Callable[[], Ensemble], status: Status) -> LocalReplica:
-        """The replica of a log used by itself; `status` is that of one which the store does not know."""
+        """The replica of a log used by itself; `status` is that of a replica which is new in the store."""
         replica = self._replicas.get(segment)
         if replica is None:
             replica = self._put(
@@ -175,10 +172,10 @@ class ReplicaService:
         return replica
 
     async def forget(self, lowest_live_version: int) -> None:
-        """Drop every log of an earlier version, durably, and make none of them again.
+        """Drop every log of a version below `lowest_live_version`, durably and for good.
 
         Raises:
-            UnavailableError: this role was closed meanwhile; whether it is durable is unknown.
+            UnavailableError: this role was closed meanwhile; the drop may be durable or not.
         """
         if lowest_live_version > self._founding.lowest_live_version:
             self._founding = attrs.evolve(self._founding, lowest_live_version=lowest_live_version)
@@ -186,7 +183,7 @@ class ReplicaService:
         await self._drop([segment for segment in self._replicas if segment.version < lowest_live_version])
 
     async def sweep_loglets(self, horizon: int, live: Collection[SegmentId]) -> None:
-        """Drop the logs of versions up to `horizon`, but for `live`. Should one be asked for again, the chain knows.
+        """Drop the logs of versions up to `horizon` except `live`. If one is asked for again, the chain is consulted.
 
         Raises:
             UnavailableError: see `forget`.
@@ -194,31 +191,34 @@ class ReplicaService:
         await self._drop([s for s in self._replicas if s.version <= horizon and s not in live])
 
     async def recreate_lost(self, live: Collection[SegmentId]) -> None:
-        """Make the replicas that a former store of this node may have had and this one has not, so that they recover. Else that
-        would wait until somebody asks, which for a closed log may be long: until then there would be a copy less.
+        """Make the replicas that a former store of this node may have held and this one does not, so that they recover.
+
+        Otherwise they would be made at the first request, which for a closed log may come late: until then a copy is
+        missing.
 
         Raises:
-            UnavailableError: the store is new, and not known to be as old as the node. Call again.
+            UnavailableError: the store is new and the register is not read yet. Call again.
         """
         if self._founding.founded == NOWHERE:
             raise UnavailableError("the store of the replicas is new, and the register is not known yet")
         for segment in sorted(live):
             if segment.version <= self._founding.founded and segment not in self._replicas:
-                with suppress(MalformedError, SealedError, UnavailableError):  # of another kind, or none of ours
+                with suppress(MalformedError, SealedError, UnavailableError):  # another kind, or no replica here
                     await self.replica(segment)
 
     async def refresh_holders(self, live: Collection[SegmentId]) -> None:
-        """A closed log may have moved since its replica here was told who takes part, and those may be gone for good. Whatever is
-        missing here is looked for on the servers of now as well.
+        """Update the servers at which replicas of open or incomplete logs look for missing positions.
+
+        A closed log may have moved since its replica here learned its ensemble, and those members may be gone for good.
 
         Raises:
             UnavailableError: the chain cannot be read. Call again.
         """
         for replica in list(self._replicas.values()):
             if replica.segment in live and replica.core.seal == NOWHERE:
-                with suppress(MalformedError, SealedError):  # put there by hand, or gone meanwhile
+                with suppress(MalformedError, SealedError):  # made by hand, or gone meanwhile
                     _, encoded = await self._environment.segment_config(replica.segment)
-                    replica.elsewhere = config.decode_untrusted(encoded).replicas
+                    replica.other_holders = config.decode_untrusted(encoded).replicas
 
     # -- requests -------------------------------------------------------------------------------------------------
 
@@ -254,7 +254,7 @@ class ReplicaService:
                 if replica.core.waiting:
                     self._waiting.set()
             case GetStanding() if not self._store.has_room:
-                self._perform(replica, replica.core.step(request, partial(_told_full, done)), None)
+                self._perform(replica, replica.core.step(request, partial(with_full_disk, done)), None)
             case _:
                 refusal = self._refusal(replica, request)
                 if refusal is not None:
@@ -263,12 +263,12 @@ class ReplicaService:
                     self._perform(replica, replica.core.step(request, done), _DURABLE.get(type(request)))
 
     def _refusal(self, replica: LocalReplica, request: object) -> VirtualLogError | None:
-        """Why there is no room for what a request brings. Whatever closes or truncates a log is small, and gets through."""
+        """The error if there is no room for a request; None if there is. Requests that close or truncate a log get through."""
         if not isinstance(request, PaxosWrite | Learn):
             return None
         if self._commit.waiting_bytes > GROUP_BYTES_MAX:
             return OverloadedError(f"{GROUP_BYTES_MAX} bytes wait for the disk")
-        if not self._store.has_room and _brings_data(request, replica.core.end):
+        if not self._store.has_room and brings_data(request, replica.core.end):
             return DiskFullError("the disk of this replica is nearly full")
         return None
 
@@ -294,11 +294,11 @@ class ReplicaService:
         try:
             await self._commit.run()
         except VirtualLogError as error:
-            # The cores may now be ahead of the disk; nobody may see them again.
+            # The cores may be ahead of the disk now; their state must not be served any more.
             self._environment.fail(error)
 
     def _dropped_soon(self, span: Span) -> None:
-        """Spans that begin alike are one: a log is truncated again and again."""
+        """Note a span to reclaim. Spans with the same start are one, as a log is truncated repeatedly."""
         self._dropped[span[0]] = span
         self._was_dropped.set()
 
@@ -308,7 +308,7 @@ class ReplicaService:
             await self._environment.clock.sleep(RECLAIM_SECONDS)
             self._was_dropped = trio.Event()
             dropped, self._dropped = self._dropped, {}
-            with suppress(VirtualLogError):  # a store that has failed, or a role that is being closed
+            with suppress(VirtualLogError):  # the store has failed, or the role is being closed
                 await self._commit.settled()
                 for span in dropped.values():
                     await self._store.reclaim(span)
@@ -325,7 +325,7 @@ class ReplicaService:
     # -- reads ----------------------------------------------------------------------------------------------------
 
     def _read(self, replica: LocalReplica, request: ReadRecords, done: Done) -> None:
-        """From memory at once, as for all who follow the tail; otherwise from the disk."""
+        """Answer from memory at once, as for readers that follow the tail; otherwise from the disk."""
         recent = replica.read_recent(request)
         if recent is None:
             self._read_soon(partial(replica.read_records, request), done)
@@ -345,7 +345,7 @@ class ReplicaService:
                 outcome: Any = await read()
             except VirtualLogError as error:
                 outcome = error
-                if isinstance(error, CorruptionError):  # found later at the latest, when it is needed
+                if isinstance(error, CorruptionError):  # fail now rather than when the record is needed
                     self._environment.fail(error)
             done(outcome)
 
@@ -359,14 +359,14 @@ class ReplicaService:
             replica.stored.checkpoint = core.slots.digest.stop
 
     async def _run_founding(self) -> None:
-        """The register is read after the store was lost: what has been in the chain up to now, a former store may have known."""
+        """Read the register after the store was lost: a former store may have known all loglets of the chain up to now."""
         founded = await store_incarnation.newest_version(self._environment)
         self._founding = attrs.evolve(self._founding, founded=founded)
         self._commit.put(self._founding.pair)
         log.info("the store of the replicas is new", founded=founded, incarnation=self._founding.incarnation)
 
     async def _make_for(self, segment: SegmentId) -> None:
-        """In a service task, as callers may give up meanwhile."""
+        """Make a replica for early requests. Runs in a service task, as callers may give up meanwhile."""
         rebuilds = any(isinstance(request, Learn) and request.rebuilds for request, _ in self._early[segment])
         try:
             replica = self._replicas.get(segment) or await self._make(segment, rebuilds=rebuilds)
@@ -378,11 +378,11 @@ class ReplicaService:
             self._serve(replica, request, done)
 
     async def _make(self, segment: SegmentId, *, rebuilds: bool) -> LocalReplica:
-        """Make a replica if the decided chain says so."""
+        """Make a replica if the decided chain names this node."""
         self._check_live(segment)
-        async with self._making:  # one register is asked, and nobody makes it twice
+        async with self._making:  # one question to the register at a time; no replica is made twice
             kind, encoded = await self._environment.segment_config(segment)
-            if kind != KIND:
+            if kind != config.KIND:
                 raise MalformedError(f"segment {segment} is of kind {kind}")
             if (made := self._replicas.get(segment)) is not None:
                 return made
@@ -401,8 +401,11 @@ class ReplicaService:
             raise OverloadedError(f"{REPLICAS_MAX} logs are known here")
 
     def _plan(self, segment: SegmentId, plan: config.PaxosConfig, *, rebuilds: bool) -> tuple[Replica, Ensemble]:
-        """A new replica. It votes if nobody can have asked a former one: then it has forgotten nothing. A log that was moved
-        here was closed elsewhere: it is copied, and never votes here."""
+        """A new replica and its ensemble.
+
+        The replica votes if no peer can have asked a former one, as it has then forgotten nothing. A log that was moved
+        here was closed on other nodes: it is copied and never votes here.
+        """
         named = self._environment.node in plan.replicas
         if not named and not rebuilds:
             raise UnavailableError(f"no replica of {segment} is on this node")
@@ -441,15 +444,3 @@ class ReplicaService:
         await self._commit.settled()
         if segments:
             _DROPPED.reached()
-
-
-def _brings_data(request: PaxosWrite | Learn, end: int) -> bool:
-    """Whether what it brings is more than what a log needs to be filled and closed."""
-    if isinstance(request, PaxosWrite):
-        return request.first + len(request.values) - 1 > end and any(v[3] == ValueKind.APPEND for v in request.values)
-    return any(record.value[3] == ValueKind.APPEND for record in request.records)
-
-
-def _told_full(done: Done, outcome: Outcome[Standing]) -> None:
-    """Whether there is room is the store's to know, not the replica's."""
-    done(attrs.evolve(outcome, full=True) if isinstance(outcome, Standing) else outcome)

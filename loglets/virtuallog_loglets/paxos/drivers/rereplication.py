@@ -1,14 +1,14 @@
-"""Re-replication: makes the copy of a closed log on one node whole.
+"""Re-replication: rebuilds the copy of a closed log on one node, for instance after a lost disk.
 
-    have a replica there --> drop what is truncated --> fetch learned positions from any source, have them learned, ...
+    make a replica there --> drop what is truncated --> fetch learned positions from any source, have them learned, ...
                          --> the SEAL is learned, with everything below --> read all back --> trim it
 
-What is learned is final, so what is copied needs no vote: two copiers do no harm to each other, one that dies leaves a
-beginning that the next one continues, and a value that is cut or damaged is refused by its checksum. The log keeps its id,
-and nobody counts on the copy before it is whole: until it has learned the SEAL, it says nothing about the tail, and never
-does it vote. Then it speaks for the log like any other.
+Learned positions are final, so copying needs no vote. Two copiers do no harm to each other. A copier that dies leaves a
+beginning that the next one continues. A cut or damaged value is refused by its checksum. The log keeps its id, and no
+check counts on the copy before it is whole: until it has learned the SEAL it says nothing about the tail. It never votes.
+Once whole, it answers for the log like any other replica.
 
-One piece is under way at a time, whatever the size of the log. Delos, OSDI'20, section 3.2.
+One piece is in flight at a time, for a log of any size. Delos, OSDI'20, section 3.2.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from virtuallog_loglets.paxos.messages import (
 from virtuallog_loglets.paxos.offsets import position_of
 
 ANSWER_SECONDS: Final = 5.0
-"""For one piece: some MiB through a disk that has appends to sync as well."""
+"""Timeout for one piece: some MiB through a disk that syncs appends as well."""
 PIECE_BYTES: Final = 4 << 20
-"""How much is copied in one step; one larger value may be."""
+"""Bytes copied in one step; a single larger value is allowed."""
 
 ReplyT = TypeVar("ReplyT")
 
@@ -54,20 +54,21 @@ _COPIED = CrashPoint("paxos rebuild: a newcomer has everything, it has not been 
 
 @attrs.define(eq=False)
 class PaxosRereplication:
-    """One closed log, one server that is to have all of it."""
+    """Copies one closed log to one server."""
 
     loglet: SegmentId
     sources: Sequence[NodeId]
-    """The former replicas; any of them may be dead."""
+    """Former replicas; some of them may be dead."""
     newcomer: NodeId
+    """Server that gets the copy."""
     stop: int
-    """Loglet offset of the end of the segment: where the SEAL is."""
+    """Loglet offset of the end of the segment, that is, of the SEAL."""
     environment: Environment
     pace: Pace
     piece_bytes: int = PIECE_BYTES
 
     async def run(self) -> None:
-        """See `ReplicatedProvider.replicate`. Cancelling it leaves what has been copied."""
+        """Make the copy on the newcomer whole; see `ReplicatedProvider.replicate`. If cancelled, copied positions stay."""
         begin, trim = await self._limits()
         standing = await self._learn(())
         _BEGUN.reached()
@@ -81,12 +82,14 @@ class PaxosRereplication:
             await self._ask(self.newcomer, TrimSealed(segment=self.loglet, offset=min(trim, self.stop)))
 
     async def complete(self) -> None:
-        """The same for one that has been a replica all along. It may have missed the end, and the chain will count it as a copy
-        when those that could tell it are shut down. One that does not answer keeps no newcomer waiting: once it is back it
-        looks for the rest by itself, see `ReplicaService.refresh_holders`.
+        """Make the copy on a former replica whole.
+
+        It may have missed the end, and the chain will count it as a copy when those that could tell it are shut down. One
+        that does not answer delays no newcomer: once it is back it fetches the rest by itself
+        (`ReplicaService.refresh_holders`).
 
         Raises:
-            SealedError, CorruptionError: as above.
+            SealedError, CorruptionError: as from `run`.
         """
         try:
             standing = await self._ask(self.newcomer, GetStanding(segment=self.loglet))
@@ -96,13 +99,13 @@ class PaxosRereplication:
             log.info("not whole yet", segment=str(self.loglet), node=self.newcomer, reason=str(error))
 
     async def _limits(self) -> tuple[int, int]:
-        """Below, replicas may have nothing any more: the highest begin and trim point that any of them knows of."""
+        """Highest begin and highest trim point of all sources; below these, replicas may have nothing any more."""
         standings: list[Standing] = []
         for source in self.sources:
             try:
                 standings.append(await self._ask(source, GetStanding(segment=self.loglet)))
             except SealedError:
-                raise  # dropped: the chain has moved on without us
+                raise  # the loglet was dropped: the chain has moved on
             except VirtualLogError:
                 continue
         if not standings:
@@ -110,7 +113,7 @@ class PaxosRereplication:
         return max(standing.begin for standing in standings), max(standing.trim for standing in standings)
 
     async def _copy_from(self, at: int) -> Standing:
-        """One piece; how the newcomer stands then."""
+        """Copy one piece from position `at` on and return the newcomer's standing."""
         found, begin = await self._fetch(self.sources, at)
         if not found and begin > at:  # truncated meanwhile
             found = (tombstone(begin),)
@@ -123,7 +126,7 @@ class PaxosRereplication:
         return standing
 
     async def _verify(self, at: int) -> None:
-        """What it has stored can be read, and nothing is missing up to the SEAL."""
+        """Read the copy back: everything is readable and nothing is missing up to the SEAL."""
         while at <= self._seal:
             found, begin = await self._fetch((self.newcomer,), at)
             if not found and begin <= at:
@@ -135,14 +138,13 @@ class PaxosRereplication:
         return position_of(self.stop)
 
     async def _fetch(self, nodes: Sequence[NodeId], at: int) -> tuple[tuple[PaxosRecord, ...], int]:
-        """The next learned positions from `at` on, whole; none, if all have answered and nobody has them. And where the log
-        begins, by the last answer.
+        """Next intact learned records from `at` on, and the begin of the log. No records if all answered and none has them.
 
         Raises:
             UnavailableError: a replica that may have them did not answer.
         """
         request = ReadRecords(segment=self.loglet, first=at, stop=self._seal + 1, max_bytes=self.piece_bytes)
-        unheard: VirtualLogError | None = None
+        last_error: VirtualLogError | None = None
         begin = 0
         for node in nodes:
             try:
@@ -150,14 +152,14 @@ class PaxosRereplication:
             except SealedError:
                 raise
             except VirtualLogError as error:
-                unheard = error
+                last_error = error
                 continue
             begin = max(begin, reply.standing.begin)
             if found := usable_untrusted(reply.records, at, self._seal + 1):
                 await self.pace(sum(len(record.value) for record in found))
                 return found, begin
-        if unheard is not None and begin <= at:
-            raise UnavailableError(f"no replica that answered has position {at} of loglet {self.loglet}: {unheard}")
+        if last_error is not None and begin <= at:
+            raise UnavailableError(f"no replica that answered has position {at} of loglet {self.loglet}: {last_error}")
         return (), begin
 
     async def _learn(self, records: tuple[PaxosRecord, ...]) -> Standing:

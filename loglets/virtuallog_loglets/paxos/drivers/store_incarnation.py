@@ -1,12 +1,12 @@
-"""The store of a node's replicas: when it was founded, and what it can therefore not have forgotten.
+"""Incarnation of the store of a node's replicas: when it was founded, and so what it cannot have forgotten.
 
-A replica that has forgotten a promise must not vote before it has recovered. So a store knows since when it exists: it was
-*founded* while the register had some version, and about loglets of later versions nobody can have asked a former store.
+A replica that has forgotten a promise must not vote before it has recovered. So a store knows when it was *founded*:
+while the register had some version. No peer can have asked a former store about loglets of later versions.
 
     made in a data directory that never had one        founded = the version in which the directory joined
     lost: the directory had one, and it is gone        founded = the newest version, read from a majority now
 
-Until the latter is read, nothing is known about any log (docs/protocols/paxos.md, "Recovery").
+Until the latter is read, replicas of this store serve no log (docs/protocols/paxos.md, "Recovery").
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from virtuallog_loglets.paxos.drivers import disk_format
 from virtuallog_loglets.paxos.messages import NOWHERE
 
 STORE: Final = "paxos"
+"""Name of the store in a data directory."""
 RETRY_SECONDS: Final = 0.5
-"""Between two attempts to read the register."""
+"""Pause between two attempts to read the register."""
 _BOOT_BITS: Final = 40
 
 log = structlog.get_logger(__name__)
@@ -35,12 +36,13 @@ _FOUND_EMPTY = CrashPoint("paxos: a store is new, and not known to be as old as 
 
 @attrs.frozen(kw_only=True)
 class StoreIncarnation:
-    """What a store remembers of its beginning."""
+    """Origin of a store, as stored in it."""
 
     incarnation: int
-    """Of the store: grows with each that this node has had."""
+    """Number of the store: each store of this node has a higher one than those before."""
     founded: int
-    """The newest version of the register at that time: loglets of later versions are new to everybody. NOWHERE: not read yet."""
+    """Newest version of the register at the founding; no former store knew loglets of later versions. NOWHERE if it is
+    not read yet."""
     lowest_live_version: int = 0
     """Loglets of earlier versions are dropped."""
 
@@ -50,7 +52,7 @@ class StoreIncarnation:
 
 
 async def open_store_incarnation(store: DurableMap, environment: NodeEnvironment) -> StoreIncarnation:
-    """The founding of a store; a store that has none is founded now.
+    """Read the incarnation of a store; an empty store is founded now.
 
     Raises:
         CorruptionError, MalformedError, StorageError: the store cannot be trusted.
@@ -69,7 +71,7 @@ async def open_store_incarnation(store: DurableMap, environment: NodeEnvironment
 
 
 async def newest_version(environment: NodeEnvironment) -> int:
-    """The newest version of the register, read now, however long that takes."""
+    """Newest version of the register, read now; retries until a majority answers."""
     while True:
         try:
             return await environment.register_version()
@@ -79,5 +81,5 @@ async def newest_version(environment: NodeEnvironment) -> int:
 
 
 def _incarnation(environment: NodeEnvironment) -> int:
-    """Boots of a data directory begin below 2**32 and go up by one. A later directory of the node joins later."""
+    """Number of a new store. Boots of a data directory begin below 2**32 and grow by one; a later directory joins later."""
     return (environment.joined << _BOOT_BITS) + environment.boot

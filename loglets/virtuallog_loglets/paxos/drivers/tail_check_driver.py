@@ -1,4 +1,4 @@
-"""Runs one `PaxosTailCheck` over the network."""
+"""Tail check over the network: the driver of `PaxosTailCheck`."""
 
 from __future__ import annotations
 
@@ -22,40 +22,40 @@ from virtuallog_loglets.paxos.drivers.leader_client import LeaderClient
 from virtuallog_loglets.paxos.messages import GetStanding, PaxosSettle, Standing, WaitLearned
 
 ASK_SECONDS: Final = 0.5
-"""A replica that is well answers a question within a sync or two; after this the question is asked again."""
+"""Time after which a question is asked again; a healthy replica answers within a sync or two."""
 WAIT_SECONDS: Final = 4.0
-"""Longer than a replica keeps a `WaitLearned` parked."""
+"""Timeout of a `WaitLearned`: longer than a replica keeps it parked."""
 LEARN_SECONDS: Final = 0.25
-"""What is in flight is decided and told within some syncs. After this, whoever leads is asked to settle it."""
+"""Time after which the leader is asked to settle; positions in flight are normally decided and announced within some syncs."""
 SETTLE_SECONDS: Final = 4.0
-"""For one attempt: time to find another leader."""
+"""Timeout of one attempt to settle, in which another leader can be found."""
 CHECK_SECONDS: Final = 10.0
-"""A check that takes longer is given up; a restart of a replica or an election takes less."""
+"""Timeout of a check; a restart of a replica or an election takes less."""
 
 
 @attrs.define(eq=False)
 class PaxosTailCheckDriver:
-    """One run. Cancelling it leaves nothing behind but a settling that has been asked for."""
+    """One tail check. If it is cancelled, a settling that was asked for may still happen."""
 
     _segment: SegmentId
     _replicas: tuple[NodeId, ...]
     _core: PaxosTailCheck
     _environment: Environment
     _leader: LeaderClient
-    _courier: QuorumCall = attrs.field(init=False)
+    _call: QuorumCall = attrs.field(init=False)
     _result: Tail | None = attrs.field(default=None, init=False)
     _learned_by: float | None = attrs.field(default=None, init=False)
     _deadline: float = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._courier = QuorumCall(self._environment)
+        self._call = QuorumCall(self._environment)
         self._deadline = self._environment.clock.monotonic() + CHECK_SECONDS
 
     async def run(self) -> Tail:
-        """The tail.
+        """Establish the tail.
 
         Raises:
-            UnavailableError: not enough replicas vote and answer, or what is in flight is not settled in time.
+            UnavailableError: not enough replicas vote and answer, or positions in flight are not settled in time.
             SealedError: the loglet has been dropped.
         """
         await self._perform(self._core.begin())
@@ -66,17 +66,17 @@ class PaxosTailCheckDriver:
     async def _advance(self) -> None:
         clock = self._environment.clock
         until = self._deadline if self._learned_by is None else min(self._deadline, self._learned_by)
-        answer = await self._courier.receive(until - clock.monotonic())
+        answer = await self._call.receive(until - clock.monotonic())
         if answer is not None:
             await self._perform(self._take(answer))
         elif clock.monotonic() >= self._deadline:
-            raise self._courier.unavailable(f"tail of loglet {self._segment}")
+            raise self._call.unavailable(f"tail of loglet {self._segment}")
         else:
             self._learned_by = None
             await self._perform(self._core.waited_long())
 
     def _take(self, answer: QuorumAnswer) -> list[PaxosTailEffect]:
-        """An error is the answer only if the round was over by then: nobody wants it any more."""
+        """Effects of an answer. An error arrives here only if its round was over, and is ignored."""
         return self._core.answer(answer.server, answer.outcome) if isinstance(answer.outcome, Standing) else []
 
     async def _perform(self, effects: list[PaxosTailEffect]) -> None:
@@ -95,7 +95,7 @@ class PaxosTailCheckDriver:
         request = WaitLearned(segment=self._segment, past=ask.past) if waits else GetStanding(segment=self._segment)
         seconds = WAIT_SECONDS if waits else ASK_SECONDS
         for node in self._replicas:
-            self._courier.ask(node, request, None, seconds, lambda: ask.round == self._core.round)
+            self._call.ask(node, request, None, seconds, lambda: ask.round == self._core.round)
 
     async def _settle(self, past: int) -> None:
         left = min(SETTLE_SECONDS, self._deadline - self._environment.clock.monotonic())

@@ -1,3 +1,5 @@
-"""The replicated log of Mesos used by itself: Log, LogReader and LogWriter over static members or ZooKeeper, without a chain.
+"""The replicated log of Mesos used by itself, without a chain: `Log`, `LogReader`, `LogWriter`.
 
-`facade.py` opens one on a real machine. Imports the drivers and cores; no other part of the folder imports it."""
+Members are a fixed list or registered in ZooKeeper. `facade.py` opens a log on a real machine.
+Imports the drivers and cores; no other part of the folder imports it.
+"""

@@ -1,13 +1,13 @@
-"""A log used by itself on a real machine: a directory, an address, the other replicas, and nothing else of virtuallog.
+"""A log used by itself on a real machine: a directory, an address and the other replicas, without a virtual log.
 
     async with open_log("data/1", node=1, quorum=2, peers=["1@127.0.0.1:5051", "2@127.0.0.1:5052", "3@127.0.0.1:5053"]) as log:
-        writer = Writer(log)
+        writer = LogWriter(log)
 
-Each call between replicas names the log and the replica that is meant, so one that got the address of another is refused.
+Each call between replicas names the log and the replica that is meant. A call that reaches another replica is refused.
 
-A directory that was lost and is made anew must be known to be another one (docs/protocols/paxos.md, "Incarnations"). There is no
-register here that could count, so its number is the wall clock at its founding, in milliseconds. That assumes that a replica's clock is not
-set back beyond the founding of the directory that it has lost.
+A new directory in the place of a lost one must be known to be another (docs/protocols/paxos.md, "Incarnations"). No
+register counts here, so the number of a store is the wall clock at its founding, in milliseconds. This assumes that a
+replica's clock is not set back beyond the founding of the lost directory.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from virtuallog.runtime.nurseries import unwrapped_errors
 from virtuallog.runtime.rocks_map import BULK, open_rocks_map
 from virtuallog_loglets.paxos import wire
 from virtuallog_loglets.paxos.config import Ensemble
-from virtuallog_loglets.paxos.drivers.replica_service import LocalReplica, ReplicaService
+from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
+from virtuallog_loglets.paxos.drivers.replica_service import ReplicaService
 from virtuallog_loglets.paxos.drivers.store_incarnation import STORE
 from virtuallog_loglets.paxos.messages import Status
 from virtuallog_loglets.paxos.standalone.log import SEGMENT, Log
@@ -53,10 +54,10 @@ _HOUR_MS: Final = 3_600_000
 
 
 def parse_member(text: str) -> LogMember:
-    """What `1@127.0.0.1:5051` spells.
+    """Parse `id@host:port`, such as `1@127.0.0.1:5051`.
 
     Raises:
-        InvalidSettingError: it does not look like that.
+        InvalidSettingError: `text` has another form.
     """
     number, at, address = text.partition("@")
     if not at or not number.isdecimal() or int(number) < 1:
@@ -66,10 +67,10 @@ def parse_member(text: str) -> LogMember:
 
 
 def parse_members(texts: Iterable[str]) -> dict[NodeId, LogMember]:
-    """Several of them, by number.
+    """Parse several members; returns them by number.
 
     Raises:
-        InvalidSettingError: one does not look like that, or two have the same number.
+        InvalidSettingError: one has another form, or two have the same number.
     """
     members: dict[NodeId, LogMember] = {}
     for member in map(parse_member, texts):
@@ -93,25 +94,25 @@ async def open_log(
     metrics_prefix: str = "",
     tls: TlsFiles | None = None,
 ) -> AsyncIterator[Log]:
-    """Be a replica while the block runs. Recovery begins at once; readers and writers wait for it.
+    """Run a replica while the block runs. Recovery begins at once; readers and writers wait for it.
 
     Args:
-        path: the directory of this replica, made if it is missing. One process uses it at a time.
-        quorum: how many replicas decide. There must never be more than 2 * quorum - 1.
-        node: the number of this replica among all, for ever.
+        path: directory of this replica, made if it is missing. One process uses it at a time.
+        quorum: number of replicas that decide. There must never be more than 2 * quorum - 1 replicas.
+        node: number of this replica, for ever.
         peers: the replicas, as `id@host:port`; this one may be among them.
-        zookeeper: where more of them are found, and this one is registered.
-        listen: where to be reached; None: as `peers` says of this one, or else any port of this machine alone. ZooKeeper is told
-            what `peers` says, or else this.
+        zookeeper: where more replicas are found, and this one is registered; None if `peers` are all.
+        listen: `host:port` to listen on. If None, the address of this replica in `peers`, or else any port of the loopback
+            interface. ZooKeeper gets the address in `peers`, or else this one.
         auto_initialize: see `Log.start`.
-        name: of the log. Replicas of logs of other names refuse each other.
+        name: name of the log. Replicas of logs with other names refuse each other.
         metrics_prefix: see `Log.start`.
-        tls: the certificate of this replica, as of a node of its number; None: others on this machine only.
+        tls: certificate of this replica, as of a node of its number. If None, it serves this machine only.
 
     Raises:
-        InvalidSettingError: the addresses or certificates cannot be used, or the quorum does not fit the peers.
+        InvalidSettingError: an address or a certificate cannot be used, or the quorum does not fit the peers.
         CorruptionError, StorageError: the directory cannot be used, or another process uses it.
-        UnsupportedError: ZooKeeper is wanted and its client is not installed.
+        UnsupportedError: `zookeeper` is given and kazoo is not installed.
     """
     listed = parse_members(peers)
     address = listen or (listed[NodeId(node)].address if node in listed else ANYWHERE)
@@ -126,9 +127,8 @@ async def open_log(
         ):
             own = listed.get(NodeId(node)) or LogMember(node=NodeId(node), address=bound_address(listeners[0]))
             network = LogNetwork(_cluster(name), quorum, tuple({**listed, own.node: own}.values()))
-            handlers: dict[
-                type[Request[Any]], Handler
-            ] = {}  # filled below: a replica calls itself through its own services
+            # Filled below: a replica calls itself through its own services.
+            handlers: dict[type[Request[Any]], Handler] = {}
             services = _services(network, own, handlers, credentials)
             await nursery.start(services.run)
             log = await Log.start(
@@ -148,7 +148,7 @@ async def open_log(
 
 @asynccontextmanager
 async def open_replica(path: Path | str) -> AsyncIterator[LocalReplica]:
-    """The replica in a directory that no process uses, without the others: to look at it, or to initialise it.
+    """Open the replica in a directory that no process uses, without its peers: to inspect or to initialise it.
 
     Raises:
         CorruptionError, StorageError: the directory cannot be used, or another process uses it.
@@ -164,10 +164,10 @@ async def open_replica(path: Path | str) -> AsyncIterator[LocalReplica]:
 async def open_services(
     peers: Iterable[str], name: str = "log", tls: TlsFiles | None = None
 ) -> AsyncIterator[tuple[Services, list[NodeId]]]:
-    """Calls to the replicas of a log, from somebody who is none; and their numbers.
+    """Services that call the replicas of a log, for a caller that is no replica; and the numbers of the replicas.
 
     Raises:
-        InvalidSettingError: one does not look like `id@host:port`, two have the same number, or the certificate cannot be used.
+        InvalidSettingError: a peer is not `id@host:port`, two have the same number, or the certificate cannot be used.
     """
     credentials = Credentials.open(tls) if tls else None
     book = {
@@ -183,7 +183,7 @@ async def open_services(
 
 
 def _environment(node: NodeId, services: Services, values: DurableMap, nursery: trio.Nursery) -> NodeEnvironment:
-    """Of one replica that has its store for itself."""
+    """Environment of a replica that has its store for itself."""
     clock = SystemClock()
 
     async def key_values(_: str) -> DurableMap:
@@ -201,7 +201,7 @@ def _environment(node: NodeId, services: Services, values: DurableMap, nursery: 
         storage=_no_files,
         key_values=key_values,
         segment_config=_no_chain,
-        fail=lambda error: None,  # `Log` looks after it
+        fail=lambda error: None,  # `Log` sets its own
         joined=joined,
     )
 
@@ -215,10 +215,10 @@ async def _no_chain(segment: object) -> tuple[str, bytes]:
 
 
 class _NoServices:
-    """The Services port of who is alone."""
+    """Services port of a replica without peers."""
 
     def post(self, node: NodeId, request: Request[Any], done: Done, timeout_seconds: float) -> None:
-        raise AssertionError("nobody is asked without a network")
+        raise AssertionError("a replica without a network sends no requests")
 
     async def call(self, node: NodeId, request: Request[Any], timeout_seconds: float) -> Any:
         raise UnavailableError(f"there is no way to node {node}")
@@ -254,7 +254,7 @@ async def _listening(address: str) -> AsyncIterator[Sequence[Listener[Any]]]:
 async def _serve(
     log: Log, own: LogMember, handlers: Handlers, listeners: Sequence[Listener[Any]], credentials: Credentials | None
 ) -> None:
-    """Answer the other replicas, until this log has ended."""
+    """Serve the other replicas until this log has ended."""
     identity = Identity(
         cluster=log.network.cluster,
         node=own.node,

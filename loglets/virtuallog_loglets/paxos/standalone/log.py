@@ -1,16 +1,18 @@
-"""The log of Mesos, used by itself, over ports. `standalone.open_log` makes one on a real machine, a `Writer` (`writer.py`) appends, a
-`Reader` (`reader.py`) reads.
+"""The log of Mesos used by itself, over ports. `facade.open_log` makes one on a real machine.
+
+A `LogWriter` (`writer.py`) appends, a `LogReader` (`reader.py`) reads.
 
     async with open_log("data/1", node=1, quorum=2, peers=["1@127.0.0.1:5051", "2@127.0.0.1:5052", "3@127.0.0.1:5053"]) as log:
-        writer = Writer(log)
-        while await writer.start() is None: ...      another writer was faster: try again, or leave it to him
+        writer = LogWriter(log)
+        while await writer.start() is None: ...      another writer was faster: try again, or leave the log to it
         position = await writer.append(b"hello")     None: maybe; start again and look
 
-One process is one replica, and reads from it. Any of them may write, one at a time: who starts last turns the others out. The
-log elects nobody; its users do.
+One process is one replica and reads from it. Any process may write, one at a time: the writer that starts last turns the
+others out. The log elects no writer; its users do.
 
-Source: Mesos, `include/mesos/log/log.hpp`, `src/log/log.cpp`. Departures: a Writer that got None writes no more before it is
-started again (defect 3 of docs/sources.md); it may have several appends under way; what Mesos fails with texts are classes here.
+Source: Mesos, `include/mesos/log/log.hpp` (also for `Position`), `src/log/log.cpp`. Departures: a writer that got None
+writes nothing before it is started again (defect 3 of docs/sources.md); it may have several appends in flight; where Mesos
+fails with texts, there are error classes here.
 """
 
 from __future__ import annotations
@@ -29,55 +31,24 @@ from virtuallog.contract.errors import MalformedError, StorageError, VirtualLogE
 from virtuallog.contract.metrics import MetricFamily
 from virtuallog.contract.ports import Handlers, NodeEnvironment
 from virtuallog_loglets.paxos import metrics
+from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
 from virtuallog_loglets.paxos.drivers.replica_maintenance import maintain_replica
-from virtuallog_loglets.paxos.drivers.replica_service import LocalReplica, ReplicaService
+from virtuallog_loglets.paxos.drivers.replica_service import ReplicaService
 from virtuallog_loglets.paxos.messages import Status
 from virtuallog_loglets.paxos.standalone.network import LogMember, LogNetwork
 
-# FOLDED from virtuallog_loglets.paxos.identity: Where something lies in a log that is used by itself, as its users see it.                                          Pure.
-#
-# Source: Mesos, `include/mesos/log/log.hpp`.
-
-_IDENTITY: Final = struct.Struct(">Q")
-
-
-@attrs.frozen(order=True)
-class Position:
-    """A place in the log. Opaque but for its order."""
-
-    value: int
-    """For whoever looks at the log with other tools."""
-
-    def identity(self) -> bytes:
-        """Eight bytes that name it for ever; in the order of the positions."""
-        return _IDENTITY.pack(self.value)
-
-    @classmethod
-    def from_identity(cls, identity: bytes) -> Position:
-        """What `identity` was made from.
-
-        Raises:
-            MalformedError: it is none.
-        """
-        if len(identity) != _IDENTITY.size:
-            raise MalformedError(f"the identity of a position has {_IDENTITY.size} bytes, this one {len(identity)}")
-        return cls(_IDENTITY.unpack(identity)[0])
-
-    def __str__(self) -> str:
-        return str(self.value)
-
-
 SEGMENT: Final = SegmentId(0, 0)
-"""Of a log that has its store for itself. No chain has it: their versions begin at 1."""
+"""Id of a log that has its store for itself. No chain contains it: their versions begin at 1."""
 OUTSTANDING_MAX: Final = 64
-"""Writes that one writer has under way: one at the replicas, the others wait for it."""
+"""Cap on writes in flight per writer: one is at the replicas, the others wait for it."""
 LOOK_SECONDS: Final = 0.02
-"""Between two looks whether the replica votes; to recover takes some round trips and syncs."""
+"""Pause between two looks at whether the replica votes; recovery takes some round trips and syncs."""
+_IDENTITY: Final = struct.Struct(">Q")
 
 
 @attrs.define(eq=False)
 class Log:
-    """One replica, and the log as it is seen from there. Made by `start`."""
+    """A log as seen from its replica in this process. Made by `start`."""
 
     network: LogNetwork
     replica: LocalReplica
@@ -99,15 +70,15 @@ class Log:
         auto_initialize: bool = False,
         metrics_prefix: str = "",
     ) -> Log:
-        """Open the replica's store, and begin to recover. On return `handlers` can be served.
+        """Open the replica's store and begin to recover. On return `handlers` can be served.
 
         Args:
-            environment: of this replica; its nursery owns what runs here.
-            network: who takes part, this replica among them.
-            segment: tells apart the logs that share a store.
-            auto_initialize: replicas that know nothing may found the log, once all 2 * quorum - 1 are there and none knows more.
-                A log all of whose disks were lost is then an empty one.
-            metrics_prefix: before the names of the figures, so that those of several logs differ.
+            environment: the environment of this replica; its nursery owns all tasks of the log.
+            network: the members, this replica among them.
+            segment: distinguishes logs that share a store.
+            auto_initialize: EMPTY replicas may found the log, once all 2 * quorum - 1 are there and none knows more. A log
+                that has lost all its disks then becomes an empty log.
+            metrics_prefix: prefix of metric names, so that those of several logs differ.
 
         Raises:
             CorruptionError, StorageError: the store cannot be used.
@@ -130,41 +101,41 @@ class Log:
 
     @property
     def handlers(self) -> Handlers:
-        """What other replicas ask of this one."""
+        """Handlers of requests from other replicas."""
         return self._service.handlers
 
     @property
     def own(self) -> LogMember:
-        """This replica, as others find it."""
+        """This replica as a member of the network."""
         return next(member for member in self.network.members if member.node == self.environment.node)
 
     @property
     def failure(self) -> VirtualLogError | None:
-        """What has ended this log, for good."""
+        """Error that has ended this log for good; None while it runs."""
         return self._failure
 
     async def recovered(self) -> None:
         """Return once the local replica votes; until then nothing can be read or written here.
 
         Raises:
-            VirtualLogError: it never will: what has ended this log.
+            VirtualLogError: the log has ended with this error.
         """
         await self._recovered.wait()
         if self._failure is not None:
             raise copy(self._failure)
 
     async def ended(self) -> VirtualLogError:
-        """Return what has ended this log, once something has."""
+        """Wait until this log has ended and return the error."""
         await self._ended.wait()
         assert self._failure is not None
         return self._failure
 
     def position(self, identity: bytes) -> Position:
-        """The inverse of `Position.identity`."""
+        """Position that `identity` names: the inverse of `Position.identity`."""
         return Position.from_identity(identity)
 
     def metrics(self) -> Sequence[MetricFamily]:
-        """See `virtuallog.contract.metrics.MetricsSource`. Keep quorum <= ensemble size < 2 * quorum."""
+        """Metrics of this log; see `virtuallog.contract.metrics.MetricsSource`. Keep quorum <= ensemble size < 2 * quorum."""
         votes = self.replica.core.status is Status.VOTING
         return [
             *metrics.standalone_families(f"{self._metrics_prefix}log", votes, self.network.size),
@@ -172,8 +143,10 @@ class Log:
         ]
 
     def fail(self, error: BaseException) -> None:
-        """End this log: whoever waits, and whoever comes, is told `error`. What virtuallog did not raise on purpose is a bug,
-        and ends the nursery as well."""
+        """End this log: all waiting and later calls raise `error`.
+
+        An error that is no VirtualLogError is a bug, and ends the nursery as well.
+        """
         if self._failure is None:
             self._failure = error if isinstance(error, VirtualLogError) else StorageError(f"a bug: {error!r}")
             self._bug = None if isinstance(error, VirtualLogError) else error
@@ -189,3 +162,29 @@ class Log:
         await self._ended.wait()
         if self._bug is not None:
             raise self._bug
+
+
+@attrs.frozen(order=True)
+class Position:
+    """Position of an entry in a log used by itself. Opaque except for its order."""
+
+    value: int
+    """Number of the position, for tools that inspect the log."""
+
+    def identity(self) -> bytes:
+        """Eight bytes that name the position for ever and sort like positions."""
+        return _IDENTITY.pack(self.value)
+
+    @classmethod
+    def from_identity(cls, identity: bytes) -> Position:
+        """Position that `identity` names.
+
+        Raises:
+            MalformedError: `identity` has not eight bytes.
+        """
+        if len(identity) != _IDENTITY.size:
+            raise MalformedError(f"the identity of a position has {_IDENTITY.size} bytes, this one {len(identity)}")
+        return cls(_IDENTITY.unpack(identity)[0])
+
+    def __str__(self) -> str:
+        return str(self.value)

@@ -1,14 +1,14 @@
-"""Who takes part in a log that is used by itself, and where they are. Under a virtual log the chain says that; here it is a list,
-or ZooKeeper (`zookeeper.py`).
+"""Members of a log used by itself, and their addresses. Under a virtual log the chain names them; here it is a list, or
+ZooKeeper (`zookeeper_network.py`).
 
-A member of the base is one always, whatever else is said: the own replica is, so that a log of quorum 1 works when the
-ZooKeeper that knows everybody is down.
+Base members always remain. The own replica is one, so that a log of quorum 1 works when the ZooKeeper that names the
+other members is down.
 
 Source: Mesos, `src/log/network.hpp`. Departures:
-* Members are known by number, and a connection is only used with who is meant: each names the log, the number and, if it is
-  known, the start of the process (MESOS-5576: a member that is added again is connected to anew).
-* More members than 2 * quorum - 1 could be two quorums that have nobody in common, and so two logs. Mesos trusts the
-  operator; here nobody is asked anything until that is over.
+* Members are known by number, and a connection is used only with the intended member. Each connection names the log, the
+  number and, if known, the start of the process (MESOS-5576: a member that is added again gets a new connection).
+* More than 2 * quorum - 1 members could form two quorums without a common member, and so two logs. Mesos trusts the
+  operator; here no replica is asked anything until that is over.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ log = structlog.get_logger(__name__)
 
 @attrs.frozen(order=True, kw_only=True)
 class LogMember:
-    """One replica."""
+    """One replica of the log."""
 
     node: NodeId
     address: str
     """host:port"""
     boot: int = 0
-    """Which start of its process is meant; 0: any."""
+    """Start of its process that is meant; 0 for any."""
 
 
 class WatchMode(enum.Enum):
-    """How the number of members shall compare to the one that is waited for."""
+    """Comparison of the number of members with the number that is waited for."""
 
     EQUAL = "=="
     NOT_EQUAL = "!="
@@ -68,12 +68,12 @@ _COMPARISONS: Final[dict[WatchMode, Callable[[int, int], bool]]] = {
 
 @attrs.define(eq=False)
 class LogNetwork:
-    """See above.
+    """The members of one log.
 
     Args:
-        cluster: 16 bytes that name the log; who is called must know them, too.
-        quorum: of the log.
-        base: members for ever: the own replica, and all that are listed.
+        cluster: 16 bytes that name the log; the called member must know them as well.
+        quorum: quorum of the log.
+        base: permanent members: the own replica and all that are listed.
     """
 
     cluster: bytes
@@ -81,7 +81,7 @@ class LogNetwork:
     _base: tuple[LogMember, ...]
     _members: dict[NodeId, LogMember] = attrs.field(init=False)
     _peers: dict[NodeId, Peer] = attrs.field(factory=dict, init=False)
-    """Whoever is meant by the same words stays the same object: `find` is called for each request."""
+    """Peers by member, kept while nothing about them changes, as `find` is called for each request."""
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -92,12 +92,12 @@ class LogNetwork:
             raise InvalidSettingError("quorum", f"must be at least 1, not {self.quorum}")
         if not self.is_safe:
             raise InvalidSettingError(
-                "quorum", f"{self.quorum} of {self.size}: two quorums could have nobody in common"
+                "quorum", f"{self.quorum} of {self.size}: two quorums could share no replica"
             )
 
     @property
     def members(self) -> tuple[LogMember, ...]:
-        """By number."""
+        """Members, sorted by number."""
         return tuple(self._members.values())
 
     @property
@@ -105,15 +105,15 @@ class LogNetwork:
         return len(self._members)
 
     def add(self, member: LogMember) -> None:
-        """From now on one takes part; one of the same number is replaced, unless it belongs to the base."""
+        """Add a member; one of the same number is replaced, unless it belongs to the base."""
         self.set((*self._members.values(), member))
 
     def remove(self, node: NodeId) -> None:
-        """One takes part no longer; one of the base stays."""
+        """Remove a member; one of the base stays."""
         self.set(member for member in self._members.values() if member.node != node)
 
     def set(self, members: Iterable[LogMember]) -> None:
-        """Exactly these take part from now on, and the base."""
+        """Replace all members by these and the base."""
         found = {member.node: member for member in members}
         found.update({member.node: member for member in self._base})
         if found == self._members:
@@ -126,16 +126,16 @@ class LogNetwork:
         changed.set()
 
     async def watch(self, size: int, mode: WatchMode = WatchMode.NOT_EQUAL) -> int:
-        """Wait until the number of members compares so to `size`; returns it."""
+        """Wait until the number of members compares with `size` as `mode` says; returns the number."""
         while not mode.holds(self.size, size):
             await self._changed.wait()
         return self.size
 
     def find(self, node: NodeId) -> Peer:
-        """Where a member is: the resolver of an RpcServices.
+        """Peer of a member: the resolver of an RpcServices.
 
         Raises:
-            UnavailableError: it is none, now.
+            UnavailableError: the node is no member now.
         """
         member = self._members.get(node)
         if member is None:
@@ -148,9 +148,9 @@ class LogNetwork:
 
     @property
     def is_safe(self) -> bool:
-        """Whether any two quorums of these members have one in common."""
+        """True if any two quorums of these members share a member."""
         return self.size < 2 * self.quorum
 
     def ensemble(self) -> Ensemble:
-        """Whom to ask now; nobody while that is not safe."""
+        """Ensemble to ask now; without members while that is not safe."""
         return Ensemble(members=tuple(self._members) if self.is_safe else (), quorum=self.quorum)

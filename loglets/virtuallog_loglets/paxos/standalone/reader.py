@@ -1,6 +1,6 @@
-"""Reads a log that is used by itself, from the replica that is here.
+"""Reader of a log used by itself, from the local replica.
 
-Source: Mesos, `src/log/log.cpp`; what Mesos fails with texts are classes here.
+Source: Mesos, `src/log/log.cpp`; where Mesos fails with texts, there are error classes here.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from virtuallog_loglets.paxos.messages import PaxosRecord
 from virtuallog_loglets.paxos.standalone.log import Log, Position
 
 READ_BYTES: Final = 1 << 20
-"""Of values, in one look at the store."""
+"""Bytes of values in one read of the store."""
 
 
 @attrs.frozen
 class LogEntry:
-    """What somebody appended."""
+    """One appended entry."""
 
     position: Position
     data: bytes
 
 
 class BadRange(enum.Enum):
-    """What is wrong with a range to read, in the words of Mesos."""
+    """Fault of a range to read, in the words of Mesos."""
 
     REVERSED = "to < from"
     TRUNCATED = "truncated position"
@@ -40,7 +40,7 @@ class BadRange(enum.Enum):
 
 @attrs.define
 class ReadRangeError(TerminalError):
-    """This replica cannot read that range. PENDING and MISSING end with `LogReader.catchup`, or by themselves after a while."""
+    """Raised if this replica cannot read a range. PENDING and MISSING end with `LogReader.catchup`, or by themselves."""
 
     reason: BadRange
 
@@ -50,7 +50,7 @@ class ReadRangeError(TerminalError):
 
 @attrs.define(eq=False)
 class LogReader:
-    """Reads what the local replica has learned. Any number of them, at any time."""
+    """Reads what the local replica has learned. Any number of readers may exist at any time."""
 
     _log: Log
 
@@ -65,10 +65,10 @@ class LogReader:
         return Position(self._log.replica.core.end)
 
     async def read(self, start: Position, end: Position) -> list[LogEntry]:
-        """What was appended from `start` through `end`, both included.
+        """Read the entries from `start` through `end`, both included.
 
         Raises:
-            ReadRangeError: not all of it is here.
+            ReadRangeError: part of the range is not here.
         """
         await self._log.recovered()
         first, stop, entries = start.value, end.value + 1, list[LogEntry]()
@@ -83,11 +83,13 @@ class LogReader:
         return entries
 
     async def catchup(self) -> Position:
-        """Learn what others know; returns the last position up to which all can be read now. The very last position of the
-        log is left alone, as somebody may be writing it. What others truncate meanwhile cannot be read: look at `beginning`.
+        """Learn what other replicas know; returns the last position up to which all can be read now.
+
+        The last position of the log is left alone, as a writer may have it in flight. Positions that are truncated
+        meanwhile cannot be read: see `beginning`.
 
         Raises:
-            UnavailableError: not enough replicas answered, or there is nothing yet but one position.
+            UnavailableError: not enough replicas answered, or the log has only one position.
         """
         log = self._log
         await log.recovered()

@@ -1,12 +1,13 @@
-"""Appends to a log that is used by itself, as the Writer of Mesos does, with its defects mended.
+"""Writer of a log used by itself: the Writer of Mesos without its defects.
 
               start                      None, an error, a cancelled call
     idle ---------------> leading ---------------------------------------> idle, until `start`
 
 Source: Mesos, `src/log/log.cpp`, LogWriterProcess. Departures:
-* Who got None writes no more before `start`: a coordinator never goes on with the number of the one that turned it out (defect 3).
+* A writer that got None writes nothing before `start`: a coordinator never continues with the number of the one that
+  turned it out (defect 3).
 * A cancelled append ends the lead, as its outcome is unknown (MESOS-1038).
-* Several appends may be under way, if the user wants that. They are decided in their order; behind a maybe all are maybe.
+* Several appends may be in flight, if the user wants that. They are decided in their order; behind a *maybe* all are maybe.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from virtuallog_loglets.paxos.drivers.coordinator_driver import CoordinatorDrive
 from virtuallog_loglets.paxos.standalone.log import OUTSTANDING_MAX, Log, Position
 
 DATA_BYTES_MAX: Final = BATCH_BYTES_MAX
-"""Of one entry."""
+"""Cap on the bytes of one entry."""
 NOT_STARTED: Final = "No election has been performed"
 TURNED_OUT: Final = "This writer has been turned out, or does not know what became of its last write: start it again"
 
@@ -40,7 +41,7 @@ _Done: TypeAlias = Callable[[int | VirtualLogError], None]
 
 @attrs.define
 class WriterError(TerminalError):
-    """The writer cannot do this as it stands: not started, turned out, or busy. Nothing has been done."""
+    """Raised by a writer that is not started, turned out or busy. Nothing has been done."""
 
     reason: str
 
@@ -53,30 +54,33 @@ class LogWriter:
     """Appends to the log, until another writer starts, here or anywhere.
 
     Args:
-        log: of the local replica.
-        outstanding: how many writes may be under way at a time, at most OUTSTANDING_MAX; Mesos has one.
+        log: the log, as seen from the local replica.
+        outstanding: cap on writes in flight, at most OUTSTANDING_MAX; Mesos has one.
     """
 
     _log: Log
     _outstanding: int = attrs.field(default=1, validator=[attrs.validators.ge(1), attrs.validators.le(OUTSTANDING_MAX)])
     _coordinator: CoordinatorDriver | None = attrs.field(default=None, init=False)
-    """A new one for each start. It competes with those of other writers, wherever these are."""
+    """Coordinator of the last start, which competes with those of other writers on any node. None while idle."""
     _running: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
-    """Of its task."""
+    """Cancel scope of the coordinator's task."""
     _idle: str | None = attrs.field(default=NOT_STARTED, init=False)
-    """Why nothing can be written; None: it leads."""
+    """Reason why nothing can be written; None if it leads."""
     _under_way: int = attrs.field(default=0, init=False)
+    """Calls in flight."""
     _end: int = attrs.field(default=0, init=False)
-    """The last position that is known to be decided."""
+    """Last position that is known to be decided."""
 
     async def start(self) -> Position | None:
-        """Turn out every other writer and learn all that they have written; returns where the log ends.
+        """Turn out every other writer and learn all that they have written.
 
-        None: somebody else was faster, or too few replicas vote or answer. Try again after a moment.
+        Returns:
+            The last position of the log. None if another writer was faster, or too few replicas vote or answer: try again
+            after a moment.
 
         Raises:
-            WriterError: a write of this writer is under way.
-            VirtualLogError: this log has ended, as the error says.
+            WriterError: a write of this writer is in flight.
+            VirtualLogError: this log has ended with this error.
         """
         self._check_free(0)
         with self._in_use():
@@ -91,14 +95,15 @@ class LogWriter:
         return Position(self._end)
 
     async def append(self, data: bytes) -> Position | None:
-        """Write one entry; returns where it is, durable on a quorum.
+        """Write one entry. If cancelled, the outcome is *maybe*, as for None.
 
-        None: *maybe*. It is in the log, or will be, or never. This writer leads no longer. `start` again, then read what
-        there is before anything is written once more. Cancelled, it is a maybe as well.
+        Returns:
+            The position of the entry, durable on a quorum. None means *maybe*: the entry is in the log, or will be, or
+            never. This writer does not lead any more. `start` again, then read the log before you write again.
 
         Raises:
             WriterError, TooLargeError: nothing has been done.
-            VirtualLogError: what has ended this log; a maybe.
+            VirtualLogError: this log has ended with this error; the outcome is *maybe*.
         """
         if len(data) > DATA_BYTES_MAX:
             raise TooLargeError("bytes of an entry", len(data), DATA_BYTES_MAX)
@@ -115,12 +120,15 @@ class LogWriter:
         return self._settled(outcomes[0])
 
     async def truncate(self, to: Position) -> Position | None:
-        """Drop everything below `to`; returns the position of the entry that says so. None: maybe, as for `append`.
+        """Drop everything below `to`.
+
+        Returns:
+            The position of the TRUNCATE. None means *maybe*, as for `append`.
 
         Raises:
             WriterError: nothing has been done.
-            BeyondTailError: the same: `to` is not in the log.
-            VirtualLogError: what has ended this log; a maybe.
+            BeyondTailError: `to` is not in the log; nothing has been done.
+            VirtualLogError: this log has ended with this error; the outcome is *maybe*.
         """
         coordinator = self._leading()
         if to.value > self._end + 1:
@@ -160,8 +168,8 @@ class LogWriter:
         try:
             yield
         except BaseException:
-            # Cancelled, above all, which is no Exception; but however the wait ended, what was sent may be decided yet. So this
-            # writer may not go on as if it led. Giving up waits for nothing, and what ended the wait goes on.
+            # Mostly trio.Cancelled, which is no Exception. For any end of the wait, what was sent may still be decided,
+            # so this writer must not go on as if it led. Giving up does not block, and the exception propagates.
             self._give_up(TURNED_OUT)
             raise
         finally:
@@ -177,7 +185,7 @@ class LogWriter:
         raise outcome
 
     def _give_up(self, reason: str) -> None:
-        """Lead no longer; what is under way is a maybe, and is told so."""
+        """Give up the lead; calls in flight end as *maybe*."""
         self._idle = reason
         coordinator, self._coordinator = self._coordinator, None
         if coordinator is not None:

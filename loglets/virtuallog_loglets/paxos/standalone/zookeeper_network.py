@@ -1,15 +1,15 @@
-"""Members of a log that is used by itself, by way of ZooKeeper: each replica has an ephemeral znode, all watch them.
+"""Members of a log used by itself, registered in ZooKeeper: each replica has an ephemeral znode, all watch them.
 
     ZNODE/member-<start of the process>-<sequence>      {"id": 2, "address": "10.0.0.2:5050", "boot": 8911}
 
-The znode of a process is made once in each session; the name says whose it is, so one that was made although the answer was lost is
-found again and not made twice. A process that is started anew has a new one, while the old one may live until its session
-ends: the higher sequence counts. While ZooKeeper cannot be asked everything stays as it was.
+A process makes its znode once per session. The name tells the owner, so a znode whose creation was not acknowledged is
+found again and not made twice. A restarted process makes a new znode, while the old one may live until its session ends:
+the higher sequence counts. While ZooKeeper does not answer, the members stay as they were.
 
-Source: Mesos, `src/zookeeper/group.cpp` and `ZooKeeperNetwork`; data that cannot be read within 5 s is asked for again. Departure:
-an ended session takes nobody out of the network, only what ZooKeeper says does.
+Source: Mesos, `src/zookeeper/group.cpp` and `ZooKeeperNetwork`; data that cannot be read within 5 s is asked for again.
+Departure: an ended session removes no member from the network, only the answer of ZooKeeper does.
 
-kazoo works in threads of its own; they stay behind `virtuallog.runtime.zookeeper_client`.
+kazoo has threads of its own; they stay behind `virtuallog.runtime.zookeeper_client`.
 """
 
 from __future__ import annotations
@@ -30,28 +30,29 @@ from virtuallog.runtime.zookeeper_client import KazooBridge
 from virtuallog_loglets.paxos.standalone.network import LogMember, LogNetwork
 
 ANSWER_SECONDS: Final = 5.0
-"""For one answer of ZooKeeper; then everything is asked anew. As in Mesos."""
+"""Timeout of one answer of ZooKeeper, after which everything is asked again, as in Mesos."""
 RETRY_SECONDS: Final = 1.0
-"""After a failure. Nobody is kept waiting: the members stay as they were."""
+"""Pause after a failure; meanwhile the members stay as they were."""
 _PREFIX: Final = "member-"
 _DATA_BYTES_MAX: Final = 1024
-"""Of the znode of a member."""
+"""Cap on the data of a member's znode that is parsed."""
 
 log = structlog.get_logger(__name__)
 
 
 @attrs.frozen(kw_only=True)
 class ZooKeeperMembership:
-    """Where members are registered."""
+    """ZooKeeper servers and znode at which members are registered."""
 
     servers: str
     """host:port,host:port"""
     znode: str
-    """An absolute path; made if it is missing."""
+    """Absolute path; made if it is missing."""
     timeout_seconds: float = 10.0
-    """Of the session: so long a dead replica counts as a member."""
+    """Timeout of the session: a dead replica counts as a member for so long."""
     auth: tuple[str, str] | None = attrs.field(default=None, repr=False)
-    """Scheme and credential, such as ("digest", "user:password"). With it only its owner may change what he has made."""
+    """Scheme and credential, such as ("digest", "user:password"). With it only the owner may change its znodes. None for
+    anonymous access."""
 
     def __attrs_post_init__(self) -> None:
         if not self.znode.startswith("/") or self.znode == "/":
@@ -59,11 +60,11 @@ class ZooKeeperMembership:
 
 
 async def join_network(zookeeper: ZooKeeperMembership, own: LogMember, network: LogNetwork, clock: Clock) -> None:
-    """Be a member, and keep `network` up to date, until cancelled. Whoever is cancelled leaves at once.
+    """Register as a member and keep `network` up to date, until cancelled. If cancelled, the member leaves at once.
 
     Raises:
         UnsupportedError: kazoo is not installed.
-        InvalidSettingError: ZooKeeper refuses our credential, or an address or path.
+        InvalidSettingError: ZooKeeper refuses the credential, or an address or path.
     """
     client = zookeeper_client.open_client(zookeeper.servers, zookeeper.timeout_seconds, zookeeper.auth)
     try:
@@ -74,14 +75,14 @@ async def join_network(zookeeper: ZooKeeperMembership, own: LogMember, network: 
 
 @attrs.define(eq=False)
 class _Session:
-    """One client, through as many sessions of ZooKeeper as it takes."""
+    """One ZooKeeper client, across any number of sessions."""
 
     _client: Any
     _zookeeper: ZooKeeperMembership
     _own: LogMember
     _clock: Clock
     _known: dict[str, LogMember | None] = attrs.field(factory=dict, init=False)
-    """What znodes hold; it never changes. None: nothing of use."""
+    """Members by znode name; data of a znode never changes. None if the data cannot be used."""
     _bridge: KazooBridge = attrs.field(factory=KazooBridge, init=False)
     _woken: trio.Event = attrs.field(factory=trio.Event, init=False)
 
@@ -101,7 +102,7 @@ class _Session:
     # -- the members --------------------------------------------------------------------------------------------------
 
     async def _members(self) -> list[LogMember]:
-        """Who is registered, after seeing to it that we are."""
+        """Registered members; registers this one first if it is not."""
         names = await self._names()
         own = f"{_PREFIX}{self._own.boot:x}-"
         if not any(name.startswith(own) for name in names):
@@ -114,7 +115,7 @@ class _Session:
         return _newest(self._known.items())
 
     async def _names(self) -> list[str]:
-        """Of the znodes of members; changes from now on wake us."""
+        """Names of the members' znodes. Sets a watch that calls `_wake` at the next change."""
         from kazoo.exceptions import NoNodeError
 
         try:
@@ -146,11 +147,11 @@ class _Session:
     # -- across the threads -------------------------------------------------------------------------------------------
 
     async def _answer(self, pending: Any) -> Any:
-        """What ZooKeeper says.
+        """Wait for an answer of ZooKeeper.
 
         Raises:
-            UnavailableError: nothing, for now.
-            InvalidSettingError: that we may not do this.
+            UnavailableError: no answer for now.
+            InvalidSettingError: ZooKeeper denies the request.
             kazoo.exceptions.NoNodeError: there is no such znode.
         """
         from kazoo.exceptions import AuthFailedError, KazooException, NoAuthError, NoNodeError
@@ -165,7 +166,7 @@ class _Session:
             raise UnavailableError(f"ZooKeeper: {type(error).__name__} {error}") from error
 
     def _wake(self, _: object) -> None:
-        """Called on a thread of kazoo: something has changed, in ZooKeeper or on the way to it."""
+        """Callback on a thread of kazoo: ZooKeeper or the connection to it has changed."""
         self._bridge.call_soon(self._look_again)
 
     def _look_again(self) -> None:
@@ -173,13 +174,13 @@ class _Session:
 
 
 def _newest(found: Iterable[tuple[str, LogMember | None]]) -> list[LogMember]:
-    """One for each number: that with the highest sequence."""
+    """One member for each number: that with the highest sequence."""
     by_node = {member.node: member for _, member in sorted(found, key=lambda pair: _sequence(pair[0])) if member}
     return list(by_node.values())
 
 
 def _sequence(name: str) -> tuple[int, str]:
-    """ZooKeeper appends ten digits; what ends otherwise is none of ours and comes first."""
+    """Sort key by the ten digits that ZooKeeper appends; other names come first."""
     digits = name.rpartition("-")[2]
     return (int(digits) if digits.isdecimal() else -1, name)
 
@@ -189,7 +190,7 @@ def _encode(member: LogMember) -> bytes:
 
 
 def _decode_untrusted(data: bytes) -> LogMember:
-    """Raises MalformedError if it is no member."""
+    """Decode the data of a member's znode; raises MalformedError if it has another form."""
     try:
         fields = json.loads(data[:_DATA_BYTES_MAX])
         node, address, boot = fields["id"], fields["address"], fields["boot"]
@@ -201,7 +202,7 @@ def _decode_untrusted(data: bytes) -> LogMember:
 
 
 def _acl(*, private: bool) -> Any:
-    """Everybody may read; with a credential only its owner may do more."""
+    """Access list: all may read; with a credential only its owner may do more."""
     from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
     return [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE] if private else OPEN_ACL_UNSAFE

@@ -1,7 +1,7 @@
-"""Pure replicas, coordinators and fills, and a bag of messages between them from which a test takes whatever it likes next.
+"""Pure replicas, coordinators and fills, and a bag of messages between them from which a test picks the next one.
 
-Nothing here waits and no time passes but what `advance` adds. A request and its answer are two messages; each may be lost, come
-twice, or after anything that was sent later. What a replica persists is on its disk before its answer is in the bag.
+Nothing here waits, and time passes only by `advance`. A request and its answer are two messages; each may be lost,
+repeated or overtaken by later ones. Changes are on a replica's disk before its answer is in the bag.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class Member:
     coordinator: Coordinator
     disk: dict[int, PaxosRecord] = attrs.field(factory=dict)
     judged: set[int] = attrs.field(factory=set)
-    """Positions whose decision was compared with that of the others."""
+    """Positions for which the decision was compared with those of the other replicas."""
 
     def digest(self) -> SessionDigest:
-        """Of what is learned without a hole."""
+        """Digest of the positions that are learned without a hole."""
         digest = SessionDigest()
         for position in range(self.replica.learned):
             record = self.record(position)
@@ -77,7 +77,7 @@ class Member:
         return digest
 
     def record(self, position: int) -> PaxosRecord | None:
-        """What is learned at a position, unless it is truncated."""
+        """Record of a learned position; None if it is truncated."""
         if position < self.replica.begin or not self.replica.slots.is_learned(position):
             return None
         record = self.replica.slots.recent(position) or self.disk[position]
@@ -95,11 +95,11 @@ class Committee:
     """(from, to, what happens on arrival)"""
     now_ms: int = 0
     decided: dict[int, bytes] = attrs.field(factory=dict)
-    """What some replica has learned, by position: never two values."""
+    """Values that some replica has learned, by position: never two values."""
     accepted: dict[tuple[int, int], bytes] = attrs.field(factory=dict)
-    """What some replica has accepted, by position and number: never two values."""
+    """Values that some replica has accepted, by position and number: never two values."""
     votes: dict[tuple[int, int], set[NodeId]] = attrs.field(factory=dict)
-    """Who has accepted it."""
+    """Replicas that have accepted each value."""
     failures: list[VirtualLogError] = attrs.field(factory=list)
 
     @classmethod
@@ -215,7 +215,7 @@ class Committee:
         return done
 
     def elect(self, node: NodeId) -> None:
-        """Stand, whatever it was doing."""
+        """Make the coordinator of a node stand, in any state."""
         member = self.members[node]
         self.perform(node, member.coordinator.resign("it stands again"))
         if member.coordinator.state is CoordinatorState.INITIAL:
@@ -230,10 +230,10 @@ class Committee:
         """For an election: fill what the local replica has not learned, then go on."""
         member = self.members[node]
         core = member.coordinator
-        reign = core.proposal
+        term = core.proposal
 
         def filled() -> None:
-            if core.state is not CoordinatorState.CATCHING_UP or core.proposal != reign:
+            if core.state is not CoordinatorState.CATCHING_UP or core.proposal != term:
                 return
             missing = member.replica.missing(member.replica.begin, stop)
             if missing:

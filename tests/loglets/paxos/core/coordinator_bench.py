@@ -42,9 +42,15 @@ def batch_of(first_sequence: int = 0, count: int = 1, session: bytes = SESSION, 
     return Batch.build(SessionId(session), first_sequence, [text] * count)
 
 
-def promised(end: int = 0, verdict: Verdict = Verdict.ACCEPT, proposal: int = 1, rival: NodeId = B) -> Promised:
+def promised(end: int = 0, verdict: Verdict = Verdict.ACCEPT, proposal: int = 1, known_leader: NodeId = B) -> Promised:
     return Promised(
-        verdict=verdict, proposal=proposal, end=end, records=(), incarnation=1, incarnations=(), coordinator=rival
+        verdict=verdict,
+        proposal=proposal,
+        end=end,
+        records=(),
+        incarnation=1,
+        incarnations=(),
+        coordinator=known_leader,
     )
 
 
@@ -72,7 +78,7 @@ class Bench:
     )
     writes: list[PaxosWrite] = attrs.field(factory=list)
     round: int = 0
-    """Of the last request that was sent."""
+    """Round of the last request that was sent."""
     outcomes: dict[object, Any] = attrs.field(factory=dict)
     log: list[CoordinatorEffect] = attrs.field(factory=list)
     """Everything, in order."""
@@ -134,13 +140,13 @@ class Bench:
             self.run(self.core.written(node, number, written()))
 
     def confirm(self) -> None:
-        """A quorum knows of nobody who leads instead. That is what was asked last."""
+        """Have a quorum confirm the lead; the last request must be that question."""
         number = self.round
         for node in (A, C):
             self.run(self.core.confirmed(node, number, standing()))
 
     def commit(self) -> None:
-        """A quorum accepts, and whatever waits is written."""
+        """Have a quorum accept the write, then write what waits."""
         self.accept()
         self.turn()
 

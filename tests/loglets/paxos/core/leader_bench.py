@@ -25,7 +25,7 @@ class Leader:
     running: CoordinatorDriver
     clock: Clock
     acknowledged: list[tuple[int, bytes]]
-    """Where it writes down what it was told is decided: (position, payload)."""
+    """Decisions that were acknowledged, as (position, payload)."""
 
     async def elect(self) -> int | None:
         """One attempt; the last position of the log."""
@@ -35,7 +35,7 @@ class Leader:
             return None
 
     async def insist(self) -> int:
-        """As many attempts as it takes."""
+        """Stand until elected."""
         for _ in range(ATTEMPTS_MAX):
             if (end := await self.elect()) is not None:
                 return end

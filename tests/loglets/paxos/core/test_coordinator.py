@@ -1,4 +1,4 @@
-"""The coordinator core: election, writing, the end of a reign; who waits, and who is turned away."""
+"""The coordinator core: election, writes, the end of a term, waiting and refused requests."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ def test_an_election_catches_up_with_all_that_a_quorum_knows() -> None:
 
 
 def test_a_refused_election_tells_who_was_in_the_way_and_the_next_one_goes_higher() -> None:
-    """It does not try again by itself."""
+    """A coordinator that lost an election does not retry by itself."""
     bench = Bench()
     bench.run(bench.core.elect(0))
 
-    bench.run(bench.core.promised(B, bench.round, promised(verdict=Verdict.REJECT, proposal=8, rival=C)))
+    bench.run(bench.core.promised(B, bench.round, promised(verdict=Verdict.REJECT, proposal=8, known_leader=C)))
 
-    assert (bench.core.state, bench.core.rival) == (CoordinatorState.INITIAL, C)
+    assert (bench.core.state, bench.core.known_leader) == (CoordinatorState.INITIAL, C)
     assert bench.core.promised(A, bench.round, promised()) == [], "it is over"
     (send,) = bench.run(bench.core.elect(0))
     assert isinstance(send, PaxosSend)
@@ -94,11 +94,12 @@ def test_an_election_that_cannot_be_won_is_given_up() -> None:
 # -- writing ------------------------------------------------------------------------------------------------------
 
 
-# -- the end of a reign ---------------------------------------------------------------------------------------------
+# -- the end of a term ----------------------------------------------------------------------------------------------
 
 
 def test_any_refusal_ends_the_reign_and_all_that_is_pending_is_a_maybe() -> None:
-    """In flight, waiting, asked for: nothing goes on with another's number (3). Told in the order in which they came."""
+    """All requests in flight, waiting or held become maybe, in their order; none continues with
+    another's number (3)."""
     bench = Bench.leading()
     bench.offer("flight", batch_of(0))
     bench.offer("queue", batch_of(1))
@@ -107,7 +108,7 @@ def test_any_refusal_ends_the_reign_and_all_that_is_pending_is_a_maybe() -> None
 
     bench.run(bench.core.written(B, number, written(Verdict.REJECT, proposal=6)))
 
-    assert (bench.core.state, bench.core.rival, bench.core.proposal) == (CoordinatorState.INITIAL, B, 6)
+    assert (bench.core.state, bench.core.known_leader, bench.core.proposal) == (CoordinatorState.INITIAL, B, 6)
     assert list(bench.outcomes) == ["flight", "queue", "tail"]
     assert all(isinstance(outcome, UnavailableError) for outcome in bench.outcomes.values())
     assert bench.core.written(A, number, written()) == [], "late"
@@ -115,7 +116,7 @@ def test_any_refusal_ends_the_reign_and_all_that_is_pending_is_a_maybe() -> None
 
 
 def test_a_refusal_of_what_is_decided_ends_it_as_well() -> None:
-    """The third replica says that somebody else has been elected since: the next write would fail."""
+    """The third replica reports that another node was elected since: the next write would fail."""
     bench = Bench.leading()
     bench.offer("x", batch_of())
     number = bench.round
@@ -128,7 +129,7 @@ def test_a_refusal_of_what_is_decided_ends_it_as_well() -> None:
 
 
 def test_a_refusal_from_an_earlier_reign_concerns_nobody() -> None:
-    """It may come long after this coordinator was elected again."""
+    """An answer to a write of an earlier term may arrive long after the next election."""
     bench = Bench.leading()
     bench.offer("x", batch_of())
     number = bench.round
@@ -144,7 +145,7 @@ def test_a_refusal_from_an_earlier_reign_concerns_nobody() -> None:
 
 
 def test_another_decision_ends_the_reign() -> None:
-    """A replica accepts, and says that the position is decided otherwise: somebody has filled it."""
+    """A replica accepts and reports another decision of the position, made by a fill."""
     bench = Bench.leading()
     bench.offer("x", batch_of())
     other = PaxosRecord(position=1, promised=5, performed=5, value=values.nop(), learned=True)
@@ -167,10 +168,10 @@ def test_what_no_quorum_accepts_is_given_up() -> None:
 
 
 def test_a_broken_order_of_positions_is_a_broken_invariant() -> None:
-    """What would be written at another position than the next is not written at all."""
+    """A write at any position but the next one fails an assertion."""
     bench = Bench.leading()
-    assert bench.core.reign is not None
-    bench.core.reign.writing.committed += 1
+    assert bench.core.term is not None
+    bench.core.term.replicator.committed += 1
 
     with pytest.raises(AssertionError, match="consecutive"):
         bench.offer("x", batch_of())
@@ -180,7 +181,8 @@ def test_a_broken_order_of_positions_is_a_broken_invariant() -> None:
 
 
 def test_a_batch_that_is_offered_again_has_its_place() -> None:
-    """In flight, its caller waits with the others, of whom the earliest are let go; decided, it is told at once."""
+    """In flight, the caller waits with the others and the earliest give up; decided, the caller is
+    answered at once."""
     bench = Bench.leading()
     batch = batch_of()
     for ticket in range(TICKETS_MAX + 1):
@@ -225,8 +227,8 @@ def test_what_is_forgotten_is_said_not_guessed() -> None:
 
 @pytest.mark.parametrize("has_forgotten", [False, True])
 def test_a_batch_is_missing_or_forgotten_only_if_this_one_surely_leads(has_forgotten: bool) -> None:
-    """Whoever was elected since may have decided it: then this one leads no longer, and the client asks elsewhere. What the
-    refusal follows from is decided before it is told."""
+    """A coordinator elected since may have decided the batch: then this one resigns and the client
+    asks elsewhere. The cause of a refusal is decided before the refusal is sent."""
     told, outbid = (Bench.leading(digest=SessionDigest(stop=1, has_forgotten=has_forgotten)) for _ in range(2))
     for bench in (told, outbid):
         bench.offer("flight", batch_of(0, session=OTHER))

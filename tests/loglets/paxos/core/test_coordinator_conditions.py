@@ -29,7 +29,8 @@ from virtuallog_loglets.paxos.offsets import offset_of
 
 
 def test_a_conditional_append_heads_its_position() -> None:
-    """Even if others wait, whose position still has room; who expects the tail that all see, and is not the first, is too late."""
+    """It does so although other batches wait in a position with room. A second append with the same
+    expected tail comes too late."""
     bench = Bench.leading()
     bench.offer("first", batch_of(0), expected=0)
     write = bench.round
@@ -64,7 +65,8 @@ def test_who_expects_a_later_tail_is_refused_by_who_surely_leads() -> None:
 
 
 def test_an_offer_that_looks_wrong_is_judged_when_the_lead_is_confirmed() -> None:
-    """What it waits for may come meanwhile: the tail that it expects, or its predecessor. Then it is placed, and so is its copy."""
+    """The expected tail, or the predecessor of the batch, may arrive meanwhile. Then the offer is
+    placed, and so is its copy."""
     bench = Bench.leading()
     bench.offer("ahead", batch_of(session=OTHER), expected=SLOT)
     question = bench.round
@@ -126,13 +128,13 @@ def test_held_offers_are_bounded_by_their_bytes(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_who_was_outbid_learns_it_when_it_asks() -> None:
-    """A higher promise: whatever this one would say may be old."""
+    """A replica reports a higher promise, so any answer of this coordinator may be outdated."""
     bench = Bench.leading()
     bench.run(bench.core.settle(NOWHERE, "tail"))
 
     bench.run(bench.core.confirmed(B, bench.round, standing(promise=4)))
 
-    assert (bench.core.state, bench.core.rival) == (CoordinatorState.INITIAL, C)
+    assert (bench.core.state, bench.core.known_leader) == (CoordinatorState.INITIAL, C)
     assert isinstance(bench.outcomes["tail"], UnavailableError)
 
 
@@ -154,8 +156,8 @@ def test_replicas_that_do_not_vote_confirm_nothing() -> None:
 
 
 def test_to_settle_writes_over_what_earlier_coordinators_left() -> None:
-    """A replica has something at position 2, which this one's quorum did not know: it is decided before the tail is told, and all
-    replicas are told as well."""
+    """A replica has something at position 2 that the electing quorum did not know. It is decided
+    before the tail is answered, and all replicas learn it."""
     bench = Bench.leading(end=1)
     bench.run(bench.core.settle(NOWHERE, "tail"))
     bench.run(bench.core.confirmed(A, bench.round, standing(end=1)))

@@ -16,8 +16,8 @@ from virtuallog_loglets.paxos.offsets import offset_of
 
 
 def test_seal_is_the_last_position() -> None:
-    """All that was offered before is decided below it; what comes later waits until it is decided, and is turned away. Then all
-    replicas are told at once."""
+    """Earlier offers are decided below it. Later ones wait until it is decided and are refused.
+    Then all replicas learn it at once."""
     bench = Bench.leading()
     bench.offer("flight", batch_of(0))
     bench.offer("queue", batch_of(1))
@@ -62,7 +62,7 @@ def test_a_closed_log_answers_at_once() -> None:
 
 
 def test_a_seal_that_fails_is_a_maybe_and_nobody_was_told_sealed() -> None:
-    """What waited behind it may be offered to whoever leads next."""
+    """Requests that waited behind it may be offered to the next leader."""
     bench = Bench.leading()
     bench.run(bench.core.seal_log("seal"))
     bench.turn()
@@ -75,7 +75,7 @@ def test_a_seal_that_fails_is_a_maybe_and_nobody_was_told_sealed() -> None:
 
 
 def test_a_truncation_has_a_position_of_its_own() -> None:
-    """With the trim point, and the sessions that it drops; batches before and after it do not share it."""
+    """It carries the trim point and the dropped sessions; batches before and after it do not share the position."""
     bench = Bench.leading()
     bench.offer("before", batch_of(0))
     bench.commit()
@@ -89,7 +89,7 @@ def test_a_truncation_has_a_position_of_its_own() -> None:
 
 
 def test_bytes_of_a_user_have_a_position_each() -> None:
-    """As in Mesos; resolved with the position, in order."""
+    """Each append is resolved with its position, in order, as in Mesos."""
     bench = Bench.leading()
     for n in (b"a", b"b"):
         bench.run(bench.core.append(n, n))
@@ -102,7 +102,7 @@ def test_bytes_of_a_user_have_a_position_each() -> None:
 
 
 def test_stopped_is_for_good() -> None:
-    """The log was dropped: whatever is pending is told so."""
+    """The log was dropped: all pending requests fail with that error."""
     bench = Bench.leading()
     bench.offer("x", batch_of())
 

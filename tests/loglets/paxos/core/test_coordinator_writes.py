@@ -39,7 +39,8 @@ def test_what_waits_shares_a_position() -> None:
 
 
 def test_a_quorum_decides_and_the_local_replica_knows_first() -> None:
-    """One replica is none, the same one twice neither. Then: the local replica, then the client."""
+    """One replica is no quorum, nor is the same one twice. The local replica learns first, then the
+    client is answered."""
     bench = Bench.leading(end=4)
     bench.offer("x", batch_of())
 
@@ -53,7 +54,8 @@ def test_a_quorum_decides_and_the_local_replica_knows_first() -> None:
 
 
 def test_one_position_is_in_flight() -> None:
-    """What comes meanwhile waits, and then goes as one, with the news of what is decided. Times never go back."""
+    """Batches that arrive meanwhile wait and share the next write, which carries the decision.
+    Times never go back."""
     bench = Bench.leading()
     bench.now = 5
     bench.offer(0, batch_of(0))
@@ -74,7 +76,7 @@ def test_one_position_is_in_flight() -> None:
 
 
 def test_a_full_position_makes_room_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By entries, whose number has 16 bits in an offset, and by bytes; a larger batch goes alone."""
+    """A position is full by entries, as an offset has 16 bits for them, or by bytes; a larger batch goes alone."""
     many = Bench.leading()
     many.offer("many", batch_of(0, 65536), turns=False)
     many.offer("one", batch_of(65536, 1), turns=False)
@@ -112,7 +114,8 @@ def test_a_lone_batch_need_not_wait_for_company() -> None:
 
 
 def test_who_failed_is_sent_the_same_again() -> None:
-    """Soon; who has not answered at all only after a while. Nobody who has accepted, and not for ever."""
+    """A replica that failed is asked again soon, a silent one after a while, one that accepted
+    never. After some seconds the write is given up."""
     bench = Bench.leading()
     bench.offer("x", batch_of())
     number = bench.round
@@ -135,7 +138,7 @@ def test_who_failed_is_sent_the_same_again() -> None:
 
 
 def test_a_vote_of_a_store_that_was_lost_is_dropped_and_asked_for_again() -> None:
-    """A says that C has a newer store than the one whose vote was counted: then one vote is missing."""
+    """A reports a newer store of C than the one that voted: then one vote is missing."""
     bench = Bench.leading()
     bench.offer("x", batch_of())
     number = bench.round
@@ -152,7 +155,7 @@ def test_a_vote_of_a_store_that_was_lost_is_dropped_and_asked_for_again() -> Non
 
 
 def test_what_is_decided_is_told_when_nothing_follows() -> None:
-    """By itself, once, after a quiet tick; a write that follows carries it anyway."""
+    """The announcement goes out once, after a quiet tick; a write that follows would carry it anyway."""
     bench = Bench.leading()
     assert not bench.needs_ticks()
     bench.offer("x", batch_of())

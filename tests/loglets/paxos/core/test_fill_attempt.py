@@ -50,7 +50,7 @@ def teach(*records: PaxosRecord) -> list[FillEffect]:
 
 
 def test_a_position_that_nobody_has_becomes_a_nop() -> None:
-    """Promise, write, tell everybody."""
+    """The fill asks for promises, writes NOP and has all replicas learn it."""
     fill = attempt()
 
     assert fill.answered(0, A, promised()) == []
@@ -60,7 +60,7 @@ def test_a_position_that_nobody_has_becomes_a_nop() -> None:
 
 
 def test_the_value_with_the_highest_number_is_written_again() -> None:
-    """It may be decided; one with a lower number cannot be."""
+    """That value may be decided; one with a lower number cannot be."""
     fill = attempt()
 
     fill.answered(0, A, promised(accepted(4, 2, X)))
@@ -85,7 +85,7 @@ def test_what_is_decided_is_passed_on_as_it_is() -> None:
 
 
 def test_a_range_writes_only_what_is_open() -> None:
-    """Two runs, as the position between them is decided; all are told all of it."""
+    """The open positions form two runs around a decided one; all replicas learn the whole range."""
     fill = attempt(4, 8)
 
     fill.answered(0, A, promised(accepted(5, 3, Y, learned=True)))
@@ -104,7 +104,8 @@ def test_a_range_writes_only_what_is_open() -> None:
 
 
 def test_an_answer_to_a_write_may_hold_the_decision() -> None:
-    """Somebody was faster, with a higher number, or the position is truncated: that is right, and what we wrote is not (5)."""
+    """Another proposer decided it with a higher number, or the position is truncated: that decision
+    wins over our value (5)."""
     fill = attempt()
     fill.answered(0, A, promised())
     fill.answered(0, B, promised())

@@ -1,4 +1,4 @@
-"""What a replica does about positions it has missed: drop, copy, fill or leave alone, in this order."""
+"""Repair of missed positions: drop, copy, fill or leave alone, in this order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TWO, THREE = NodeId(2), NodeId(3)
 
 
 def standing(learned: int, end: int | None = None, begin: int = 0, leads: int = -1) -> Standing:
-    """Of a replica that has learned everything below `learned`."""
+    """Standing of a replica that has learned everything below `learned`."""
     return Standing(
         status=Status.VOTING,
         incarnation=1,
@@ -53,12 +53,12 @@ def test_what_somebody_has_truncated_is_dropped() -> None:
 
 
 def test_what_somebody_has_learned_is_copied() -> None:
-    """From whoever reaches furthest, as far as it reaches; the rest can be told later."""
+    """The source is the replica that reaches furthest, and the copy goes as far as it reaches."""
     assert closing(two=standing(4), three=standing(8)).next(range(2, 20), end=0) == CopyGap(THREE, 2, 20)
 
 
 def test_whoever_leads_is_spared() -> None:
-    """Of two that reach equally far, the one that leads has enough to do."""
+    """Of two sources that reach equally far the one that does not lead is chosen."""
     known = closing(two=standing(20, leads=2), three=standing(20, leads=2))
 
     assert known.next(range(2, 20), end=0) == CopyGap(THREE, 2, 20)
@@ -73,12 +73,12 @@ def test_what_nobody_has_learned_is_filled_in_portions() -> None:
 
 
 def test_with_nobody_heard_of_a_fill_finds_out() -> None:
-    """It asks a quorum, which knows whatever was decided."""
+    """The fill asks a quorum, which knows every decision."""
     assert closing().next(range(1), end=0) == FillGap(0, 1)
 
 
 def test_what_may_be_in_flight_is_left_alone() -> None:
-    """With a window of 8, and 29 the highest position that anybody knows of, 22 and what follows belongs to who leads."""
+    """With a window of 8 and 29 as the highest known position, 22 and all above belong to the leader."""
     known = closing(leave=8, two=standing(20, end=29))
 
     assert known.next(range(20, 30), end=25) == FillGap(20, 22)
@@ -87,7 +87,7 @@ def test_what_may_be_in_flight_is_left_alone() -> None:
 
 
 def test_what_may_be_in_flight_is_copied_from_who_has_learned_it_with_a_hole_below() -> None:
-    """Everybody who may have it is asked once."""
+    """Each replica that may have it is asked once."""
     known = closing(leave=8, two=standing(20, end=29), three=standing(20, end=29))
 
     assert known.next(range(25, 30), end=29) == CopyGap(TWO, 25, 30)
@@ -98,7 +98,7 @@ def test_what_may_be_in_flight_is_copied_from_who_has_learned_it_with_a_hole_bel
 
 
 def test_time_gives_another_chance() -> None:
-    """Who could not give a position may have learned it since."""
+    """A replica that lacked a position may have learned it since."""
     known = closing(leave=8, two=standing(20, end=29))
     known.lacks(TWO, 25)
 
@@ -118,7 +118,7 @@ def test_a_source_that_does_not_answer_is_passed_over() -> None:
 
 
 def test_a_source_whose_copy_is_damaged_is_passed_over_at_that_position_only() -> None:
-    """It may be the only one that has the others."""
+    """It may be the only source of the other positions."""
     known = closing(two=standing(10), three=standing(8))
 
     known.lacks(TWO, 4)
@@ -128,7 +128,7 @@ def test_a_source_whose_copy_is_damaged_is_passed_over_at_that_position_only() -
 
 
 def test_a_closed_log_is_only_copied() -> None:
-    """It may have no quorum any more, so nothing of it is filled."""
+    """A closed log may have no quorum any more, so none of it is filled."""
     known = closing(fills=False, two=standing(5, end=9))
 
     assert known.next(range(3, 10), end=0) == CopyGap(TWO, 3, 10)
@@ -138,7 +138,7 @@ def test_a_closed_log_is_only_copied() -> None:
 
 
 def test_one_source_that_has_everything_is_enough_to_begin() -> None:
-    """Whoever has learned all that is missing can give it, without the others."""
+    """A source that has learned all missing positions is enough, without answers of the others."""
     known = closing(two=standing(10, begin=3))
 
     assert known.covers(10)
@@ -159,7 +159,7 @@ def test_only_whole_learned_records_in_a_row_are_used() -> None:
 
 
 def test_a_tombstone_is_a_learned_one_just_below_the_begin() -> None:
-    """So whoever learns it drops exactly what was truncated."""
+    """A replica that learns it drops exactly the truncated positions."""
     marker = tombstone(5)
 
     assert (marker.position, marker.learned, values.is_tombstone(marker.value)) == (4, True, True)

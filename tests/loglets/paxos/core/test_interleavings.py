@@ -26,9 +26,9 @@ class Client:
     session: SessionId
     committee: Committee
     batches: list[Batch] = attrs.field(factory=list)
-    """Those that were offered, in order."""
+    """Batches that were offered, in order."""
     places: dict[int, int] = attrs.field(factory=dict)
-    """By index: where a batch was said to be."""
+    """Acknowledged place of each batch, by index."""
     under_way: set[int] = attrs.field(factory=set)
     is_sealed: bool = False
 
@@ -77,22 +77,22 @@ def play(seed: int, *, closes: bool) -> tuple[Committee, list[Client]]:
     committee.elect(nodes[0])
     reorders = source.choice((1, 4, 30))
     for step in range(STEPS):
-        roll = source.random()
-        if committee.bag and roll < 0.82:
+        crash_vector = source.random()
+        if committee.bag and crash_vector < 0.82:
             index = source.randrange(min(len(committee.bag), reorders))
             committee.deliver(index, copies=source.random() < 0.05)
-        elif committee.bag and roll < 0.84:
+        elif committee.bag and crash_vector < 0.84:
             committee.bag.pop(source.randrange(len(committee.bag)))
-        elif roll < 0.843:
+        elif crash_vector < 0.843:
             committee.elect(source.choice(nodes))
-        elif roll < 0.85:
+        elif crash_vector < 0.85:
             first = source.randrange(0, max(committee.decided, default=0) + 2)
             committee.fill(source.choice(nodes), first, first + source.randint(1, 3), source.randint(1, 9))
-        elif roll < 0.90:
+        elif crash_vector < 0.90:
             committee.now_ms += source.choice((10, 300, 1500))
             for node in nodes:
                 committee.tick(node)
-        elif closes and step > STEPS // 2 and roll < 0.905:
+        elif closes and step > STEPS // 2 and crash_vector < 0.905:
             node = source.choice(nodes)
             core = committee.members[node].coordinator
             if core.state in (CoordinatorState.LEADING, CoordinatorState.CLOSED):
@@ -120,9 +120,10 @@ def settle(committee: Committee) -> None:
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 30))
 def test_replicas_agree_and_sessions_are_in_order_and_once(first: int) -> None:
-    """Whatever happens to messages, a position has one decision (the committee looks all the time), what was acknowledged is
-    where it was said to be, and a session's batches are in the log in their order, once, without a hole."""
-    acknowledged = reigns = 0
+    """For any fate of the messages a position has one decision (the committee checks it all the
+    time). Acknowledged batches are at their places. The batches of a session are in the log in
+    order, once, without a hole."""
+    acknowledged = terms = 0
     for seed in range(first, first + 30):
         committee, clients = play(seed, closes=False)
         found = {batch.blob: place for place, batch in committee.batches()}
@@ -134,9 +135,9 @@ def test_replicas_agree_and_sessions_are_in_order_and_once(first: int) -> None:
             for index, place in client.places.items():
                 assert found[client.batches[index].blob] == place, f"seed {seed}: acknowledged"
             acknowledged += len(client.places)
-        reigns += max(member.coordinator.proposal for member in committee.members.values())
+        terms += max(member.coordinator.proposal for member in committee.members.values())
     assert acknowledged > 200
-    assert reigns > 100
+    assert terms > 100
 
 
 @pytest.mark.parametrize("first", range(1000, 1000 + SEEDS, 30))

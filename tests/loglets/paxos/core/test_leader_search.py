@@ -1,4 +1,4 @@
-"""Whom a client asks next. Nodes 1, 2 and 3 are the replicas; times are seconds."""
+"""The leader search of a client. Nodes 1, 2 and 3 are the replicas; times are in seconds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def leadership() -> LeaderCache:
 
 
 def test_the_first_append_of_all_makes_a_coordinator(leadership: LeaderCache) -> None:
-    """Who is named in the config is asked, knows of nobody, and is asked to stand for election."""
+    """The node named in the config is asked first, knows no leader, and is asked to stand for election."""
     search = leadership.search()
 
     assert search.begin() == LeaderTarget(ONE)
@@ -60,7 +60,7 @@ def test_a_hint_loop_ends_with_an_election(leadership: LeaderCache) -> None:
 
 
 def test_a_longer_hint_loop_ends_as_well(leadership: LeaderCache) -> None:
-    """Each node is asked at most once before somebody has to stand."""
+    """Each node is asked at most once before one has to stand."""
     search = leadership.search()
 
     assert search.elsewhere(ONE, TWO, 0.0) == LeaderTarget(TWO)
@@ -75,7 +75,8 @@ def test_a_hint_to_a_stranger_or_to_itself_leads_nowhere(leadership: LeaderCache
 
 
 def test_requests_that_fail_together_go_to_one_place(leadership: LeaderCache) -> None:
-    """Several batches are in flight when the leader dies. Whoever learns of it later follows those that did at once."""
+    """Several batches are in flight when the leader dies. Requests that notice later follow those
+    that noticed first."""
     first, second = leadership.search(), leadership.search()
     first.failed(ONE, 1.0)
     first.elsewhere(TWO, THREE, 1.0)
@@ -95,14 +96,14 @@ def test_silence_is_forgotten(leadership: LeaderCache) -> None:
 
 
 def test_when_all_are_silent_they_are_asked_in_turn(leadership: LeaderCache) -> None:
-    """Nobody is given up."""
+    """No replica is excluded for good."""
     search = leadership.search()
 
     assert [search.failed(node, 1.0).node for node in (ONE, TWO, THREE, ONE)] == [TWO, THREE, ONE, TWO]
 
 
 def test_a_log_of_one_replica(leadership: LeaderCache) -> None:
-    """It is always the one."""
+    """The only replica is asked always."""
     search = LeaderCache((ONE,), ONE).search()
 
     assert search.failed(ONE, 1.0) == LeaderTarget(ONE)

@@ -1,4 +1,4 @@
-"""What a reader gets of what a replica gave. Nothing of it is believed."""
+"""Assembly of reads from the records of one replica. Nothing in them is believed."""
 
 from __future__ import annotations
 
@@ -118,8 +118,8 @@ def test_a_tombstone_is_no_filler() -> None:
 
 
 def test_zombies_behind_the_seal_are_never_shown() -> None:
-    """A coordinator that did not know of the SEAL may have written behind it. Nobody was told that it is in the log; a reader
-    who asks for it hears nothing, whether the replica has learned the SEAL or the reader meets it."""
+    """A coordinator that did not know of the SEAL may have written behind it, unacknowledged. A
+    reader gets nothing there, whether the replica has learned the SEAL or the reader meets it."""
     records = (entry(1, b"a"), learned(2, values.seal(0)), entry(3, b"zombie"))
 
     for standing_seal in (2, NOWHERE):
@@ -148,7 +148,7 @@ def test_only_what_follows_without_a_hole_is_taken() -> None:
     ids=["nothing", "a value that is cut", "a value without a batch", "a batch that is damaged inside"],
 )
 def test_damage_ends_what_is_given(value: bytes, error: type[Exception]) -> None:
-    """What lies before it is whole; the damage is told, as the copy of another replica may be whole."""
+    """Items before the damage are intact. The damage is reported, as the copy of another replica may be intact."""
     copy = assemble_untrusted(reply(entry(1, b"a"), learned(2, value), entry(3, b"c")), 0, 3 * SLOT)
 
     assert [item.stop for item in copy.items] == [1, SLOT]

@@ -1,4 +1,4 @@
-"""What a replica that does not vote makes of what others answer: the scenarios of Mesos, and what Mesos forgets."""
+"""Recovery of a replica that does not vote: the scenarios of Mesos, and the promises that Mesos forgets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def recovered(
 def next_step_of(
     own: PaxosRecovered | Status, *others: PaxosRecovered | Status, quorum: int = 2, auto_initialize: bool = False
 ) -> RecoveryStep | None:
-    """Of node 1, once nodes 2, 3, ... have answered in this order."""
+    """Step of node 1, once nodes 2, 3, ... have answered in this order."""
     recovery = Recovery(NodeId(1), own if isinstance(own, PaxosRecovered) else recovered(own), quorum, auto_initialize)
     for node, answer in enumerate(others, 2):
         recovery.answered(NodeId(node), answer if isinstance(answer, PaxosRecovered) else recovered(answer))
@@ -59,7 +59,7 @@ def status_after(own: Status, *others: Status, auto_initialize: bool) -> Status 
         (EMPTY, (VOTING, VOTING, VOTING), RECOVERING, RECOVERING),  # a fourth voter: the operator has removed one
         (EMPTY, (VOTING, VOTING), RECOVERING, RECOVERING),
         (EMPTY, (VOTING,), None, None),  # stays empty until a second one votes
-        (EMPTY, (VOTING, EMPTY), None, None),  # stuck: nobody can say what the two that are empty knew
+        (EMPTY, (VOTING, EMPTY), None, None),  # stuck: the knowledge of the two empty ones is lost
         (EMPTY, (EMPTY, EMPTY), None, STARTING),
         (EMPTY, (), None, None),
         # And the rest of the way.
@@ -73,20 +73,20 @@ def status_after(own: Status, *others: Status, auto_initialize: bool) -> Status 
         (STARTING, (STARTING, VOTING), None, VOTING),
         (STARTING, (STARTING,), None, None),
         (STARTING, (VOTING, VOTING), RECOVERING, RECOVERING),  # a quorum that votes goes before all else
-        # After a crash while it was catching up, whatever the reason.
+        # After a crash while it was catching up, for any reason.
         (RECOVERING, (VOTING, VOTING), RECOVERING, RECOVERING),
         (RECOVERING, (VOTING, EMPTY), None, None),
         (RECOVERING, (STARTING, STARTING), None, None),
     ],
 )
 def test_scenarios(own: Status, others: tuple[Status, ...], without: Status | None, with_auto: Status | None) -> None:
-    """What a replica does next, without auto-initialisation and with it."""
+    """Each case gives the next step, without auto-initialisation and with it."""
     assert status_after(own, *others, auto_initialize=False) is without
     assert status_after(own, *others, auto_initialize=True) is with_auto
 
 
 def test_a_log_of_one_replica() -> None:
-    """Quorum 1: alone it may found a log, and follow nobody."""
+    """With quorum 1 a replica may found a log alone, and has no quorum to follow."""
     assert next_step_of(EMPTY, quorum=1) is None
     assert next_step_of(EMPTY, quorum=1, auto_initialize=True) == BecomeStatus(status=STARTING)
     assert next_step_of(STARTING, quorum=1, auto_initialize=True) == BecomeStatus(status=VOTING)
@@ -110,7 +110,8 @@ def test_what_a_quorum_knows_is_taken_over() -> None:
 
 
 def test_answers_of_replicas_that_do_not_vote_tell_nothing() -> None:
-    """They may have forgotten, too: their range and promise are no reason to wait for what nobody has."""
+    """They may have forgotten as well: their range and promise are no reason to wait for positions
+    that no replica has."""
     verdict = next_step_of(
         EMPTY, recovered(RECOVERING, end=99, promised=99), recovered(VOTING, end=4), recovered(VOTING, end=5)
     )
@@ -157,8 +158,8 @@ def test_a_late_answer_of_a_former_store_does_not_take_the_place_of_a_newer_one(
 
 
 def test_the_incarnations_that_were_told_are_recovered() -> None:
-    """A lost store was told of others that were lost; the new one has to know it, too. Of several numbers the newest holds, and
-    its own is nobody's business."""
+    """A lost store had heard of other lost stores, so the new one must know them too. The newest
+    number of each counts; its own is left out."""
     verdict = next_step_of(
         recovered(EMPTY, incarnation=9, told=((3, 2),)),
         recovered(VOTING, incarnation=4, told=((1, 9), (3, 7), (5, 1))),
@@ -170,7 +171,7 @@ def test_the_incarnations_that_were_told_are_recovered() -> None:
 
 
 def test_who_founds_a_log_with_others_takes_over_what_the_first_of_them_promised() -> None:
-    """One of three votes already, and may have promised something to somebody."""
+    """One of three votes already, and may have promised a number."""
     verdict = next_step_of(STARTING, recovered(STARTING), recovered(VOTING, promised=4), quorum=2, auto_initialize=True)
 
     assert isinstance(verdict, BecomeStatus)

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
-
 import attrs
 import pytest
 
-from virtuallog.contract.chain import SegmentId
+from tests.loglets.paxos.core.replica_bench import (
+    LOG,
+    NODE,
+    K,
+    N,
+    decide,
+    learn,
+    payload,
+    persists,
+    promise,
+    step,
+    voting,
+    write,
+    written_to,
+)
 from virtuallog.contract.errors import CorruptionError, UnavailableError
-from virtuallog.contract.types import NodeId
 from virtuallog_loglets.paxos.core import values
-from virtuallog_loglets.paxos.core.effects import AnswerFromDisk, PaxosAnswer, PaxosFail, PaxosPersist
+from virtuallog_loglets.paxos.core.effects import PaxosAnswer, PaxosFail, PaxosPersist
 from virtuallog_loglets.paxos.core.replica import Replica
 from virtuallog_loglets.paxos.messages import (
     NO_NODE,
@@ -25,78 +36,17 @@ from virtuallog_loglets.paxos.messages import (
     PaxosWritten,
     Promise,
     Promised,
-    Standing,
     Status,
     TrimSealed,
     Verdict,
 )
-
-LOG: Final = SegmentId(1, 7)
-NODE, K, N = NodeId(1), NodeId(2), NodeId(3)
-"""A replica, and two coordinators."""
-
-
-def voting() -> Replica:
-    return Replica(LOG, NODE, 5, Status.VOTING)
-
-
-def written_to(stop: int, number: int = 1) -> Replica:
-    """With `a` at each position below `stop`."""
-    replica = voting()
-    write(replica, number, 0, *[b"a"] * stop)
-    return replica
-
-
-def promise(replica: Replica, number: int, first: int = NOWHERE, stop: int = NOWHERE) -> Promised:
-    reply = step(replica, Promise(segment=LOG, proposal=number, coordinator=K, first=first, stop=stop))
-    assert isinstance(reply, Promised)
-    return reply
-
-
-def write(replica: Replica, number: int, first: int, *payloads: bytes, coordinator: NodeId = K) -> PaxosWritten:
-    made = tuple(values.append(payload, 1) for payload in payloads)
-    reply = step(replica, PaxosWrite(segment=LOG, proposal=number, coordinator=coordinator, first=first, values=made))
-    assert isinstance(reply, PaxosWritten)
-    return reply
-
-
-def decide(replica: Replica, number: int, first: int, stop: int) -> Standing:
-    reply = step(replica, Learn(segment=LOG, decided=Decided(proposal=number, first=first, stop=stop)))
-    assert isinstance(reply, Standing)
-    return reply
-
-
-def learn(replica: Replica, position: int, value: bytes, number: int = 1) -> Standing:
-    record = PaxosRecord(position=position, promised=number, performed=number, value=value, learned=True)
-    reply = step(replica, Learn(segment=LOG, records=(record,)))
-    assert isinstance(reply, Standing)
-    return reply
-
-
-def step(replica: Replica, request: Any) -> Any:
-    """The answer. Whatever was changed for it comes before it."""
-    effects = replica.step(request, "asker")
-    assert isinstance(effects[-1], PaxosAnswer | AnswerFromDisk)
-    assert effects[-1].ticket == "asker"
-    assert all(isinstance(effect, PaxosPersist | PaxosAnswer | PaxosFail) for effect in effects[:-1])
-    return effects[-1].outcome
-
-
-def persists(replica: Replica, request: Any) -> list[PaxosPersist]:
-    return [effect for effect in replica.step(request, "asker") if isinstance(effect, PaxosPersist)]
-
-
-def payload(replica: Replica, position: int) -> bytes | None:
-    record = replica.slots.open_record(position)
-    return values.payload_of(record.value) if record is not None and record.value else None
-
 
 # -- promises -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [Status.EMPTY, Status.STARTING, Status.RECOVERING])
 def test_who_does_not_vote_ignores(status: Status) -> None:
-    """It echoes the number, which may be tried again; nothing is stored. What is decided it takes in all the same."""
+    """It echoes the number, which may be tried again, and stores nothing. Decisions are learned all the same."""
     replica = Replica(LOG, NODE, 5, status)
     for answer in (promise(replica, 7), promise(replica, 7, 0, 3), write(replica, 7, 0, b"a")):
         assert (answer.verdict, answer.proposal) == (Verdict.IGNORED, 7)
@@ -128,7 +78,8 @@ def test_a_promise_is_durable_before_it_is_told() -> None:
 
 
 def test_an_explicit_promise_respects_the_implicit_one() -> None:
-    """Where there is no record: else an old explicit proposer and an elected coordinator could both own a position."""
+    """This holds where there is no record; otherwise an old explicit proposer and an elected
+    coordinator could both own a position."""
     replica = voting()
     promise(replica, 5)
 
@@ -139,7 +90,8 @@ def test_an_explicit_promise_respects_the_implicit_one() -> None:
 
 
 def test_an_explicit_promise_tells_what_was_there() -> None:
-    """As it was before; and it may be given although the implicit promise is higher by then."""
+    """The answer has the record as it was before. The promise may be given although the implicit
+    one is higher by then."""
     replica = written_to(2)
     promise(replica, 9)
     answer = promise(replica, 2, 0, 2)
@@ -193,7 +145,7 @@ def test_what_is_decided_is_told_whatever_the_number_is() -> None:
 
 
 def test_a_write_with_the_promised_number_is_accepted() -> None:
-    """The records are durable before the vote is told, and promise what they hold."""
+    """The records are durable before the vote is sent, and carry the promise."""
     replica = voting()
     promise(replica, 3)
     request = PaxosWrite(segment=LOG, proposal=3, coordinator=K, first=0, values=(values.nop(), values.append(b"a", 1)))
@@ -211,7 +163,7 @@ def test_a_write_with_the_promised_number_is_accepted() -> None:
 
 
 def test_a_write_below_a_promise_is_refused_whole() -> None:
-    """By the implicit one, or by that of any position."""
+    """The implicit promise refuses it, or that of any of its positions."""
     replica = voting()
     promise(replica, 3)
     assert (write(replica, 2, 0, b"a").verdict, replica.end) == (Verdict.REJECT, 0)
@@ -252,7 +204,8 @@ def test_a_number_has_one_value_per_position() -> None:
 
 
 def test_what_is_decided_is_never_written_over() -> None:
-    """Whatever the number. The decision is in the answer, truncated positions as tombstones; the rest of the request is stored."""
+    """This holds for any number. The answer has the decisions, with tombstones for truncated
+    positions; the rest of the request is stored."""
     replica = written_to(4)
     decide(replica, 1, 0, 4)
     learn(replica, 4, values.truncate(1, 1))
@@ -284,7 +237,7 @@ def test_decided_marks_what_was_accepted_with_that_number_or_a_higher_one() -> N
 
 
 def test_decided_rides_on_a_write_that_is_refused() -> None:
-    """It is true all the same."""
+    """The decision is true although the write is refused."""
     replica = written_to(2)
     promise(replica, 9)
     late = PaxosWrite(
@@ -300,13 +253,13 @@ def test_decided_rides_on_a_write_that_is_refused() -> None:
 
 
 def test_decided_of_everything_that_can_be_takes_no_time() -> None:
-    """Whatever a request names, no more is walked through than what is here."""
+    """The replica visits only positions that it has, for any range in the request."""
     replica = written_to(3)
     assert decide(replica, 1, 0, 1 << 46).learned == 3
 
 
 def test_two_decisions_for_one_position_end_the_replica() -> None:
-    """Somebody has forgotten a promise, so nothing that is here can be trusted."""
+    """A replica has forgotten a promise, so nothing here can be trusted."""
     replica = written_to(1)
     decide(replica, 1, 0, 1)
     other = PaxosRecord(position=0, promised=2, performed=2, value=values.append(b"b", 1), learned=True)
@@ -330,7 +283,7 @@ def test_what_is_on_the_disk_is_not_stored_again() -> None:
 
 
 def test_truncation_drops_ranges_and_begin_never_goes_back() -> None:
-    """By hundreds of millions at once; an older truncation that is learned later changes nothing."""
+    """A truncation drops hundreds of millions at once; an older one that is learned later changes nothing."""
     replica = written_to(3)
     far = 600_020_000
     request = Learn(
@@ -362,7 +315,7 @@ def test_a_tombstone_truncates_all_up_to_itself() -> None:
 
 
 def test_uniform_is_how_far_back_one_number_goes() -> None:
-    """Whatever is written or promised: all from there through the end was accepted with that number."""
+    """After each write or promise, all positions from there through the end were accepted with that number."""
     replica = voting()
     assert (replica.standing().uniform_from, replica.standing().uniform) == (1, NOWHERE)
     write(replica, 1, 0, b"a", b"a", b"a")
@@ -378,7 +331,7 @@ def test_uniform_is_how_far_back_one_number_goes() -> None:
 
 
 def test_uniform_ends_at_what_is_decided() -> None:
-    """What others have accepted there with the same number may be another value."""
+    """Other replicas may have accepted another value there with the same number."""
     replica = voting()
     write(replica, 2, 1, b"a")
     learn(replica, 2, values.append(b"b", 1), number=1)
@@ -388,7 +341,7 @@ def test_uniform_ends_at_what_is_decided() -> None:
 
 
 def test_a_seal_is_seen_before_it_closes_the_log() -> None:
-    """Accepted; learned with a hole before it; closed. Whoever decides something behind it later changes nothing."""
+    """It is accepted, then learned above a hole, then closes the log. Later decisions behind it change nothing."""
     replica = written_to(1)
     seal = PaxosWrite(segment=LOG, proposal=1, coordinator=K, first=2, values=(values.seal(1),))
     assert step(replica, seal).verdict is Verdict.ACCEPT
@@ -452,6 +405,3 @@ def test_what_recovery_brings_only_goes_up() -> None:
     assert (standing.learned, standing.end) == (4, 3)
     assert standing.incarnations == (Incarnation(node=N, incarnation=8),)
     assert promise(replica, 9).verdict is Verdict.REJECT, "promised before the store was lost, perhaps"
-
-
-# -- bounds ---------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from tests.loglets.paxos.core.test_replica import LOG, K, N, decide, learn, promise, step, voting, write, written_to
+from tests.loglets.paxos.core.replica_bench import LOG, K, N, decide, learn, promise, step, voting, write, written_to
 from virtuallog.contract.errors import OverloadedError, SealedError
 from virtuallog_loglets.paxos.core import learn_waiters, slots, values
 from virtuallog_loglets.paxos.core import replica as replicas
@@ -40,7 +40,7 @@ def _kilobyte(first: int) -> PaxosWrite:
 
 
 def test_the_newest_decided_values_are_kept_for_followers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as there is room for; none of a closed log."""
+    """As many are kept as there is room for, and none of a closed log."""
     monkeypatch.setattr(slots, "RECENT_BYTES_MAX", 4000)
     replica = voting()
     for first in range(10):
@@ -71,8 +71,9 @@ def test_positions_out_of_this_world_are_refused() -> None:
 
 
 def test_numbers_out_of_this_world_are_refused() -> None:
-    """Nobody could outbid the highest number there is: with one promise, or one write, the log would never have a coordinator again.
-    Nothing is stored of it, and a position whose number went up on its own counts as well."""
+    """The highest number could not be outbid: after one promise or write with it, the log would
+    never have a coordinator again. Nothing is stored, also if only the number of one position
+    went up."""
     replica, far = voting(), replicas.RAISE_MAX + 1
     value = (values.nop(),)
     outcomes = [
@@ -106,15 +107,16 @@ def test_who_waits_is_bounded_in_number_and_time(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_standing_changes_nothing() -> None:
-    """Anybody may ask at any time; nothing is written for it."""
+    """Any caller may ask at any time; nothing is written for it."""
     replica = written_to(3)
     assert replica.step(GetStanding(segment=LOG), "asker") == [PaxosAnswer("asker", replica.standing())]
 
 
 @pytest.mark.parametrize("number", [-2, 1 << 63, (1 << 64) - 1])
 def test_an_answer_with_a_number_out_of_this_world_is_none(number: int) -> None:
-    """What it says goes into the next request of whoever believes it, which cannot be encoded then: nobody catches that. So it
-    cannot be made, and reading one that came from the network fails as for any other nonsense."""
+    """Such a number would go into the next request of its receiver, which could not be encoded and
+    would fail uncaught. So the answer cannot be made, and reading one from the network fails
+    like any malformed message."""
     promised, written = promise(voting(), 1), write(voting(), 1, 0, b"a")
     standing, recovered = voting().standing(), step(voting(), PaxosRecover(segment=LOG, node=N, incarnation=7))
     for answer, name in [

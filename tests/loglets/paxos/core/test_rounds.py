@@ -39,7 +39,7 @@ def test_an_answer_that_comes_twice_counts_once() -> None:
 
 
 def test_one_refusal_ends_it() -> None:
-    """With the number that is in the way, and who has it."""
+    """The rejection has the higher number and its owner."""
     votes = Round(2, CrashVector())
     votes.count(A, ACCEPT)
 
@@ -65,7 +65,8 @@ def test_who_votes_after_all_counts() -> None:
 
 
 def test_the_vote_of_a_lost_store_is_dropped() -> None:
-    """A's store was lost after it had accepted; C says so. A's vote and C's are no quorum, whoever is heard first."""
+    """A's store was lost after it had accepted, and C reports it. The votes of A and C are no
+    quorum, in any order of arrival."""
     told = (Incarnation(node=A, incarnation=2),)
     for answers in itertools.permutations(((A, ACCEPT), (C, answer(Verdict.ACCEPT, told=told)))):
         votes = Round(2, CrashVector())
@@ -85,17 +86,17 @@ def test_the_new_store_may_vote() -> None:
 
 
 def test_a_refusal_of_a_lost_store_says_nothing() -> None:
-    """What it had promised is forgotten; the others know, or nobody has to."""
-    roll = CrashVector()
-    roll.hear(A, 2, ())
+    """Its promise is forgotten; other replicas know it if it matters."""
+    crash_vector = CrashVector()
+    crash_vector.hear(A, 2, ())
 
-    assert Round(2, roll).count(A, answer(Verdict.REJECT, 9)) is None
+    assert Round(2, crash_vector).count(A, answer(Verdict.REJECT, 9)) is None
 
 
 def test_what_is_told_in_one_round_counts_in_all() -> None:
     """A proposer's rounds share what it has heard: a vote that was counted elsewhere goes, too."""
-    roll = CrashVector()
-    first, second = Round(2, roll), Round(2, roll)
+    crash_vector = CrashVector()
+    first, second = Round(2, crash_vector), Round(2, crash_vector)
     first.count(A, ACCEPT)
 
     second.count(B, answer(Verdict.ACCEPT, told=(Incarnation(node=A, incarnation=2),)))

@@ -42,7 +42,7 @@ def led_by(node: NodeId) -> Committee:
 
 
 def arrive(committee: Committee, *nodes: NodeId) -> dict[NodeId, Deliver]:
-    """What is on its way to these nodes arrives; the rest is kept back, by receiver."""
+    """Deliver the messages to these nodes; the rest is kept back, by receiver."""
     under_way, committee.bag = committee.bag, []
     for _, target, deliver in under_way:
         if target in nodes:
@@ -164,7 +164,7 @@ def _append_instead_of_the_seal_of_b(committee: Committee) -> list[int]:
 
 
 def _seal_in_vain(committee: Committee, leader: NodeId) -> None:
-    """Its own replica accepts, and nobody else hears of it."""
+    """Its own replica accepts, and no other hears of it."""
     committee.perform(leader, committee.members[leader].coordinator.seal_log(lambda outcome: None))
     arrive(committee, leader)
     committee.bag.clear()
@@ -182,7 +182,7 @@ def _append_and_announce(committee: Committee, leader: NodeId, to: NodeId) -> li
 
 
 def _checked(committee: Committee, *nodes: NodeId) -> list[PaxosTailEffect]:
-    """What the answers of these lead to."""
+    """Effects of the tail check after these answers."""
     check, effects = PaxosTailCheck(3, 2), list[PaxosTailEffect]()
     check.begin()
     for node in nodes:
@@ -192,7 +192,7 @@ def _checked(committee: Committee, *nodes: NodeId) -> list[PaxosTailEffect]:
     return effects
 
 
-# -- a rule that nobody would miss is no rule ----------------------------------------------------------------------------
+# -- each rule must matter --------------------------------------------------------------------------------------------
 
 
 def tells_only_what_differs(
@@ -207,7 +207,7 @@ def tells_only_what_differs(
 
 
 def passes_over_what_is_decided(self: PaxosSlots) -> tuple[int, int]:
-    """One number goes back through positions that were decided, with whatever number."""
+    """The run of one number continues through decided positions, with any number."""
     position, proposal = self.end, NOWHERE
     while position >= self.learned:
         if not self.is_learned(position):
@@ -236,6 +236,7 @@ def passes_over_what_is_decided(self: PaxosSlots) -> tuple[int, int]:
     ],
 )
 def test_a_rule_that_is_taken_out_is_missed(schedule: Callable[[], None], target: str, former_rule: object) -> None:
-    """With the former rule each schedule ends badly again. These are too rare for the simulator: 150 seeds find neither."""
+    """With the former rule each schedule ends badly again. They are too rare for the simulator: 150
+    seeds find neither."""
     with planted({f"virtuallog_loglets.paxos.{target}": former_rule}), pytest.raises(AssertionError):
         schedule()

@@ -1,4 +1,4 @@
-"""What is known of sessions, whoever asks: folded from positions, cut by truncations, stored, carried."""
+"""The session digest: folded from positions, cut by truncations, stored and carried."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def folded(log: list[bytes], start: int = 1) -> SessionDigest:
 
 
 def test_sessions_in_the_order_of_their_last_batches() -> None:
-    """Where each goes on, and where its batches are; what is no batch is passed over."""
+    """Each session has its next sequence number and its batches; other payloads are ignored."""
     digest = folded([append(ANN, 0, 3), append(BOB, 0), values.nop(), append(ANN, 3), values.append(b"no batch", 1)])
 
     assert list(digest.sessions()) == [
@@ -42,7 +42,7 @@ def test_sessions_in_the_order_of_their_last_batches() -> None:
 
 
 def test_only_the_last_batches_are_kept() -> None:
-    """Of each session, as it resends no older ones; the next sequence number stays."""
+    """A session resends no older batches; the next sequence number stays."""
     digest = folded([append(ANN, number) for number in range(BATCHES_MAX + 10)])
     (ann,) = digest.sessions()
 
@@ -51,7 +51,8 @@ def test_only_the_last_batches_are_kept() -> None:
 
 
 def test_long_idle_sessions_keep_where_they_go_on_and_then_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The digest says that it has forgotten some: whoever orders must not take an unknown session for a new one then."""
+    """The digest reports that it has forgotten sessions: a leader must not take an unknown session
+    for a new one then."""
     monkeypatch.setattr(digests, "SESSIONS_MAX", 2)
     monkeypatch.setattr(digests, "IDLE_MAX", 1)
     names = [SessionId(bytes([number]) * 16) for number in range(4)]
@@ -126,7 +127,7 @@ def test_damage_is_no_digest() -> None:
 
 
 def test_noise_is_refused_or_read() -> None:
-    """Whatever comes: an error that says so, or a digest; nothing else."""
+    """Any bytes give an error or a digest, nothing else."""
     source = random.Random(1)
     encoded = bytearray(folded([append(ANN, 0), append(BOB, 0)]).encode())
     refused = 0

@@ -23,7 +23,7 @@ def both(added: list[tuple[int, int]]) -> tuple[PositionSet, set[int]]:
 
 @given(ADDED)
 def test_holds_what_was_added(added: list[tuple[int, int]]) -> None:
-    """In intervals that are ascending and neither overlap nor touch; nothing else is in it."""
+    """The intervals are ascending and neither overlap nor touch, and hold nothing else."""
     positions, slow = both(added)
     intervals = list(positions)
 
@@ -35,7 +35,7 @@ def test_holds_what_was_added(added: list[tuple[int, int]]) -> None:
 
 @given(ADDED, PLACE)
 def test_drops_what_is_below(added: list[tuple[int, int]], floor: int) -> None:
-    """As a plain set of positions would."""
+    """It behaves as a plain set of positions does."""
     positions, slow = both(added)
     positions.drop_below(floor)
 
@@ -44,7 +44,7 @@ def test_drops_what_is_below(added: list[tuple[int, int]], floor: int) -> None:
 
 @given(ADDED, PLACE)
 def test_runs(added: list[tuple[int, int]], place: int) -> None:
-    """How far a run goes; a place that is not in the set begins none."""
+    """`run_end` finds the end of a run; a position outside the set begins none."""
     positions, slow = both(added)
     end = place
     while end in slow:
@@ -55,7 +55,7 @@ def test_runs(added: list[tuple[int, int]], place: int) -> None:
 
 @given(ADDED, PLACE, PLACE)
 def test_gaps(added: list[tuple[int, int]], start: int, stop: int) -> None:
-    """What is missing, in as few ranges as there can be."""
+    """The gaps are the missing positions, in as few ranges as possible."""
     positions, slow = both(added)
     gaps = positions.gaps(start, stop)
 

@@ -19,7 +19,8 @@ from virtuallog.testing.sim.key_values import SimulatedKeyValuesDisk
 from virtuallog.testing.sim.process import Process
 from virtuallog_loglets.paxos.config import PaxosConfig
 from virtuallog_loglets.paxos.core import values
-from virtuallog_loglets.paxos.drivers.replica_service import LocalReplica, ReplicaService
+from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
+from virtuallog_loglets.paxos.drivers.replica_service import ReplicaService
 from virtuallog_loglets.paxos.messages import NOWHERE, Decided, Learn, PaxosRecord, PaxosWrite, Promise, ReadRecords
 
 LOG, OLD, ALONE = SegmentId(7, 1), SegmentId(2, 1), SegmentId(1, 9)
@@ -38,7 +39,7 @@ class Life:
     failures: list[BaseException]
 
     async def ask(self, request: Request[Any]) -> Any:
-        """What a caller from elsewhere is answered; errors are answers."""
+        """Answer that a remote caller would get; errors are answers."""
         return await self.soon(request)()
 
     def soon(self, request: Request[Any]) -> Callable[[], Awaitable[Any]]:
@@ -66,7 +67,7 @@ def answered(pending: Callable[[], Awaitable[Any]]) -> bool:
 
 @attrs.define(eq=False)
 class Node:
-    """What outlives a process."""
+    """The state of a node that outlives a process."""
 
     disk: SimulatedKeyValuesDisk = attrs.field(factory=lambda: SimulatedKeyValuesDisk(random.Random(1)))
     chain: dict[SegmentId, PaxosConfig | VirtualLogError] = attrs.field(
@@ -76,7 +77,7 @@ class Node:
     boot: int = 1
     fresh: bool = True
     version: int | VirtualLogError = 0
-    """Of the register."""
+    """Version of the register."""
 
     @asynccontextmanager
     async def life(self) -> AsyncIterator[Life]:
@@ -130,7 +131,7 @@ def promise(number: int, first: int = NOWHERE, stop: int = NOWHERE, segment: Seg
 
 
 def write(first: int, *payloads: bytes, number: int = 1, decided: int = 0, segment: SegmentId = LOG) -> PaxosWrite:
-    """With what is decided up to and without `decided`."""
+    """Write, and announce the decisions below `decided`."""
     made = tuple(values.append(payload, 1) for payload in payloads)
     known = Decided(proposal=number, first=0, stop=decided)
     return PaxosWrite(segment=segment, proposal=number, coordinator=LEADER, first=first, values=made, decided=known)

@@ -40,7 +40,7 @@ def entry(position: int, size: int = 10) -> bytes:
 
 
 async def accept(world: World, nodes: tuple[int, ...], position: int, payload: bytes, proposal: int = 1) -> None:
-    """These replicas accept a value; nobody is told whether it is decided."""
+    """Have these replicas accept a value, without a word on whether it is decided."""
     for node in nodes:
         request = PaxosWrite(
             segment=SEGMENT,
@@ -63,7 +63,7 @@ async def run(
 
 @simulated
 async def test_what_others_have_learned_is_copied_in_pieces() -> None:
-    """In pieces, however much it is; nobody is asked to promise anything, and nobody who leads is disturbed."""
+    """Any amount is copied in pieces; no promise is asked for, and the leader is not disturbed."""
     async with playing() as world:
         await world.start(1, 2, 3)
         size, count = 10_000, 3 * PIECE_BYTES // 10_000
@@ -108,7 +108,7 @@ async def test_another_source_goes_on_where_one_died() -> None:
 
 @simulated
 async def test_what_is_accepted_and_nobody_has_learned_is_filled_with_it() -> None:
-    """Position 1 was accepted by one replica, position 2 by nobody: the first gets its value, the second a NOP."""
+    """Position 1 was accepted by one replica, position 2 by none: the first gets its value, the second a NOP."""
     async with playing() as world:
         await world.start(1, 2, 3)
         await know(world, 1, 1, 0)
@@ -123,8 +123,9 @@ async def test_what_is_accepted_and_nobody_has_learned_is_filled_with_it() -> No
 
 @simulated
 async def test_the_last_position_is_left_to_who_leads() -> None:
-    """Positions 6 and 7 are accepted, and nobody has learned them. The older one cannot be in flight any more; nobody touches the
-    last one, so that its coordinator can have it decided with the number it has."""
+    """Positions 6 and 7 are accepted, and no replica has learned them. The older one cannot be in
+    flight any more. The last one is left alone, so that its coordinator can have it decided with
+    its own number."""
     async with playing() as world:
         await world.start(1, 2, 3)
         for node in (1, 2):
@@ -186,7 +187,7 @@ async def test_all_of_it_truncated() -> None:
 
 @simulated
 async def test_a_crash_anywhere_does_no_harm() -> None:
-    """What has been stored is not copied again; in the end everything is here."""
+    """Stored positions are not copied again; in the end everything is here."""
     async with playing(seed=5) as world:
         await world.start(1, 2, 3)
         await know(world, 1, 1, 200, 30_000)

@@ -1,4 +1,4 @@
-"""The coordinators of nodes, asked by hand: who leads, who waits, who is sent elsewhere."""
+"""Coordinators of nodes, asked by hand: who leads, who waits and who is sent elsewhere."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def taken(place: int, coordinator: int = 1) -> CoordinatorReply:
 def running(cluster: Cluster, node: int) -> CoordinatorDriver:
     provider = cluster.nodes[NodeId(node)].provider
     assert provider is not None and provider.coordinators is not None
-    (only,) = provider.coordinators.running
+    (only,) = provider.coordinators.drivers
     return only
 
 
@@ -78,7 +78,7 @@ async def ask_all(cluster: Cluster, requests: list[tuple[int, Request[Any]]]) ->
 
 
 async def test_who_is_asked_first_leads_and_the_others_say_so(autojump_clock: MockClock) -> None:
-    """Nobody stands before somebody wants something. From then on all replicas know who leads."""
+    """No node stands before the first request. From then on all replicas know the leader."""
     async with running_cluster() as cluster:
         cluster.create()
 
@@ -115,7 +115,8 @@ async def test_a_dead_coordinator_is_followed_within_moments(autojump_clock: Moc
 
 
 async def test_all_insist_at_once_and_one_of_them_leads(autojump_clock: MockClock) -> None:
-    """Whoever is not elected says who is, or that nobody was; nobody is told what is not so. Then things are quiet."""
+    """A node that is not elected names the leader, or says that there is none; no answer is false.
+    Then no more messages are sent."""
     async with running_cluster(5) as cluster:
         cluster.create(5)
         batches = {node: batch_of(session=bytes([node]) * 16) for node in range(1, 6)}
@@ -162,7 +163,8 @@ async def test_requests_wait_for_an_election_and_not_too_many(
 
 
 async def test_who_has_waited_too_long_for_an_election_is_not_served(autojump_clock: MockClock) -> None:
-    """It has given up, and may have asked somebody else since: what came in time goes on, and is the first in the log."""
+    """Its client has given up and may have asked another node since. The request that came in time
+    is served, and is the first in the log."""
     async with running_cluster() as cluster:
         cluster.create()
         await ask(cluster, 1, GetStanding(segment=SEGMENT))
@@ -195,7 +197,7 @@ async def test_what_no_chain_names_has_no_coordinator(
 
 
 async def test_a_sealed_log_says_so_for_ever(autojump_clock: MockClock) -> None:
-    """At every node, whoever has closed it, and after a restart; its tail is that of the SEAL."""
+    """Each node says so, also after a restart, whichever node closed the log; its tail is that of the SEAL."""
     async with running_cluster() as cluster:
         cluster.create()
         await ask(cluster, 1, append(batch_of(0)))
@@ -271,7 +273,7 @@ async def test_to_settle_names_a_tail_that_holds(autojump_clock: MockClock) -> N
 
 
 async def test_without_a_quorum_it_gives_up(autojump_clock: MockClock) -> None:
-    """What is pending is a maybe, and so is what waits for an election."""
+    """Pending requests become maybe, and so do those that wait for an election."""
     async with running_cluster() as cluster:
         cluster.create()
         await ask(cluster, 1, append(batch_of(0)))
@@ -287,7 +289,7 @@ async def test_without_a_quorum_it_gives_up(autojump_clock: MockClock) -> None:
 
 
 async def test_what_was_dropped_is_refused_and_forgotten(autojump_clock: MockClock) -> None:
-    """Also by a coordinator at work: whoever waits there is told."""
+    """This holds for a coordinator at work as well: waiting callers get the error."""
     async with running_cluster() as cluster:
         cluster.create()
         await ask(cluster, 1, append(batch_of(0)))
@@ -307,7 +309,7 @@ async def test_what_was_dropped_is_refused_and_forgotten(autojump_clock: MockClo
         assert isinstance(outcome, SealedError) and not outcome.refused
         again = await ask(cluster, 1, append(batch_of(1)))
         assert isinstance(again, SealedError) and again.refused
-        assert list(provider.coordinators.running) == []
+        assert list(provider.coordinators.drivers) == []
 
 
 async def test_a_damaged_batch_is_refused(autojump_clock: MockClock) -> None:
@@ -326,7 +328,7 @@ async def test_a_damaged_batch_is_refused(autojump_clock: MockClock) -> None:
 async def test_a_broken_invariant_ends_the_role_and_not_the_connection(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is reported; the caller hears nothing, which is a maybe."""
+    """The error is reported; the caller gets no answer, which is a maybe."""
 
     def broken(*_arguments: object) -> None:
         raise AssertionError("a broken invariant")

@@ -75,8 +75,8 @@ def batch(number: int) -> bytes:
     return values.append(Batch.build(SessionId(b"s" * 16), number, [b"x"]).blob, 1)
 
 
-async def store(keeper: SimulatedKeyValues, stored: StoredReplica, effects: list[Any]) -> None:
-    """What group commit does with the effects of one request."""
+async def store(store_map: SimulatedKeyValues, stored: StoredReplica, effects: list[Any]) -> None:
+    """Write the effects of one request as group commit does."""
     changes: dict[bytes, bytes | None] = {}
     dropped = []
     for effect in effects:
@@ -85,12 +85,12 @@ async def store(keeper: SimulatedKeyValues, stored: StoredReplica, effects: list
             changes.update(stored.pairs())
             if effect.drop_below:
                 dropped.append(disk_format.record_span(LOG, 0, effect.drop_below))
-    await keeper.write(changes, dropped)
+    await store_map.write(changes, dropped)
 
 
-async def restored(keeper: SimulatedKeyValues) -> Replica:
-    (header,) = await disk_format.headers(keeper)
-    return await disk_format.restore(keeper, header, NODE, 11)
+async def restored(store_map: SimulatedKeyValues) -> Replica:
+    (header,) = await disk_format.headers(store_map)
+    return await disk_format.restore(store_map, header, NODE, 11)
 
 
 def filled() -> Replica:
@@ -166,24 +166,24 @@ async def read(name: str, key: bytes, stored: bytes) -> None:
     elif name == "header":
         disk_format.parse_header(key, stored)
     else:
-        disk, keeper = opened()
+        disk, store_map = opened()
         disk.pairs.update(dict([disk_format.header_pair(filled(), ENSEMBLE)]) | {key: stored})
-        await restored(keeper)
+        await restored(store_map)
 
 
 async def test_a_replica_that_lacks_a_decided_position_is_not_restored() -> None:
-    """The digest would be wrong, and whoever reads would wait for ever."""
-    disk, keeper = opened()
+    """Otherwise the digest would be wrong, and readers would wait for ever."""
+    disk, store_map = opened()
     stored = StoredReplica(replica(), ENSEMBLE)
-    await store(keeper, stored, write(stored, 0, 3))
+    await store(store_map, stored, write(stored, 0, 3))
     await store(
-        keeper, stored, stored.core.step(Learn(segment=LOG, decided=Decided(proposal=1, first=0, stop=3)), None)
+        store_map, stored, stored.core.step(Learn(segment=LOG, decided=Decided(proposal=1, first=0, stop=3)), None)
     )
-    await store(keeper, stored, [PaxosPersist()])
+    await store(store_map, stored, [PaxosPersist()])
     del disk.pairs[disk_format.record_pair(LOG, PaxosRecord(position=1, promised=1))[0]]
 
     with pytest.raises(CorruptionError, match="position 1"):
-        await restored(keeper)
+        await restored(store_map)
 
 
 def write(stored: StoredReplica, first: int, count: int, proposal: int = 1) -> list[Any]:
@@ -195,18 +195,18 @@ def write(stored: StoredReplica, first: int, count: int, proposal: int = 1) -> l
 async def test_the_digest_is_stored_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     """So a start folds only what lies behind the last checkpoint, and knows the same sessions."""
     monkeypatch.setattr(group_commit, "CHECKPOINT_POSITIONS", 10)
-    disk, keeper = opened()
+    disk, store_map = opened()
     stored = StoredReplica(replica(), ENSEMBLE)
     for first in range(0, 34, 2):
-        await store(keeper, stored, write(stored, first, 2))
+        await store(store_map, stored, write(stored, first, 2))
         decided = Decided(proposal=1, first=0, stop=first + 2)
-        await store(keeper, stored, [*stored.core.step(Learn(segment=LOG, decided=decided), None), PaxosPersist()])
+        await store(store_map, stored, [*stored.core.step(Learn(segment=LOG, decided=decided), None), PaxosPersist()])
     (checkpoint,) = [value for key, value in disk.pairs.items() if key[:1] == b"d"]
     assert int.from_bytes(checkpoint[7:15], "little") == 30
 
     for position in range(1, 29):  # a start needs them no more
         del disk.pairs[disk_format.record_pair(LOG, PaxosRecord(position=position, promised=1))[0]]
-    again = await restored(keeper)
+    again = await restored(store_map)
 
     assert list(again.slots.digest.sessions()) == list(stored.core.slots.digest.sessions())
     assert again.slots.digest.stop == 34
@@ -245,7 +245,7 @@ REQUEST = st.one_of(
 
 
 def value_of(number: int, position: int, kind: str) -> bytes:
-    """One value for each number at a position, as proposers see to; whatever the kind that was drawn."""
+    """One value for each number at a position, as proposers ensure, for any drawn kind."""
     if kind == "t":
         return values.truncate(position // 2, number)
     return values.nop(number) if kind == "n" else values.append(b"%d at %d" % (number, position), 1)
@@ -265,16 +265,16 @@ def test_whatever_was_told_is_there_after_a_restart(requests: list[tuple[Any, bo
 
 
 async def _restarts_alike(requests: list[tuple[Any, bool]]) -> int:
-    """How many times a replica was restored and compared: at least once for each request that settles."""
+    """Number of times a replica was restored and compared: at least once for each request that settles."""
     restarts = 0
-    _, keeper = opened()
+    _, store_map = opened()
     stored = StoredReplica(replica(), ENSEMBLE)
     for request, settles in requests:
         effects = stored.core.step(request, None)
-        await store(keeper, stored, [*effects, PaxosPersist()] if settles else effects)
+        await store(store_map, stored, [*effects, PaxosPersist()] if settles else effects)
         if not settles and not any(isinstance(effect, PaxosPersist) for effect in effects):
             continue
-        again = await restored(keeper)
+        again = await restored(store_map)
         assert durable(again) == durable(stored.core)
         assert again.learned == stored.core.learned
         assert again.slots.digest.stop == (again.learned if again.seal < 0 else again.slots.digest.stop)
@@ -283,17 +283,17 @@ async def _restarts_alike(requests: list[tuple[Any, bool]]) -> int:
 
 
 def durable(core: Replica) -> dict[str, Any]:
-    """What a standing says and nothing may take back."""
+    """Parts of a standing that must never be taken back."""
     standing = attrs.asdict(core.standing())
     return {name: standing[name] for name in ("status", "promised", "begin", "end", "seal", "trim", "incarnations")}
 
 
 async def test_a_group_is_one_write() -> None:
-    """What arrives while a write is under way shares the next one; headers are as new as can be."""
-    disk, keeper = opened()
+    """Changes that arrive during a write share the next one; headers are as new as possible."""
+    disk, store_map = opened()
     stored = StoredReplica(replica(), ENSEMBLE)
     async with trio.open_nursery() as nursery:
-        commit = GroupCommit(keeper, lambda answers, seconds: None, lambda: 0.0)
+        commit = GroupCommit(store_map, lambda answers, seconds: None, lambda: 0.0)
         nursery.start_soon(commit.run)
         for first in range(5):
             for effect in write(stored, first, 1):
@@ -304,4 +304,4 @@ async def test_a_group_is_one_write() -> None:
         nursery.cancel_scope.cancel()
 
     assert disk.writes == 1
-    assert (await restored(keeper)).learned == 5
+    assert (await restored(store_map)).learned == 5

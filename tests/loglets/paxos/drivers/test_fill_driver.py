@@ -21,14 +21,14 @@ async def filled(world: World, proposal: int, first: int, stop: int, node: int =
 
 
 def accepted(position: int, proposal: int, payload: bytes) -> PaxosWrite:
-    """As a coordinator would have left it behind on a replica."""
+    """Accept values at a replica, as left behind by a coordinator."""
     value = values.append(payload, 0)
     return PaxosWrite(segment=SEGMENT, proposal=proposal, coordinator=NodeId(3), first=position, values=(value,))
 
 
 @simulated
 async def test_a_range_is_decided_and_the_local_replica_knows() -> None:
-    """What somebody has accepted, and NOPs between; on return it can be read here."""
+    """Accepted values are decided, with NOPs between; on return they can be read here."""
     async with playing() as world:
         await world.start(1, 2, 3)
         await world.ask(3, accepted(2, 1, b"x"))
@@ -68,7 +68,7 @@ async def test_a_refusal_is_followed_by_a_higher_number() -> None:
 
 @simulated
 async def test_who_does_not_vote_is_asked_again_with_the_same_number() -> None:
-    """Ignored is not refused (4): nobody has a higher number, so there is nothing to go beyond."""
+    """IGNORED is no refusal (4): no replica has a higher number, so there is nothing to outbid."""
     async with playing() as world:
         await world.start(1)
         await world.start(2, 3, status=Status.RECOVERING)
@@ -112,7 +112,7 @@ async def test_no_answer_is_no_answer() -> None:
 
 @simulated
 async def test_without_a_quorum_it_ends() -> None:
-    """In time; nothing is decided."""
+    """It ends in time, and nothing is decided."""
     async with playing() as world:
         await world.start(1)
 

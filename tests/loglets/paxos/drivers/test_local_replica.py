@@ -22,7 +22,7 @@ def batch(number: int) -> bytes:
 
 
 async def test_the_digest_is_of_all_that_is_decided_without_a_hole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if the values came in any order, and are on the disk only. It is a copy: whoever orders goes on with it."""
+    """This holds for values in any order and on the disk only. The digest is a copy, which a leader may extend."""
     monkeypatch.setattr(slots, "RECENT_BYTES_MAX", 1)
     node = Node()
     async with node.life() as life:
@@ -40,7 +40,7 @@ async def test_the_digest_is_of_all_that_is_decided_without_a_hole(monkeypatch: 
 
 
 async def test_a_closed_log_has_no_digest() -> None:
-    """Nobody orders there."""
+    """A closed log has no leader."""
     node = Node()
     async with node.life() as life:
         local = await life.service.replica(LOG)
@@ -50,7 +50,7 @@ async def test_a_closed_log_has_no_digest() -> None:
 
 
 async def test_an_answer_to_a_promise_fits_into_a_frame(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is decided is quoted, if it is not too much; whoever asks for one position is always answered."""
+    """Decided values are quoted up to a cap; a request for one position is always answered."""
     monkeypatch.setattr(local_replica, "QUOTE_BYTES_MAX", 2500)
     node = Node()
     async with node.life() as life:
@@ -65,7 +65,7 @@ async def test_an_answer_to_a_promise_fits_into_a_frame(monkeypatch: pytest.Monk
 
 
 async def test_a_request_of_the_same_node_is_answered_like_any_other() -> None:
-    """By waiting, or by being called back; errors are raised."""
+    """The caller waits or gets a callback; errors are raised."""
     node = Node()
     async with node.life() as life:
         local = await life.service.replica(LOG)
@@ -92,7 +92,7 @@ async def test_nobody_makes_up_more_logs_than_there_can_be(monkeypatch: pytest.M
 
 
 async def test_nobody_makes_up_more_stores_than_there_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was told of stores is kept in every header: those over the bound are refused, and the replica votes on."""
+    """Known stores are kept in every header: those beyond the cap are refused, and the replica keeps voting."""
     monkeypatch.setattr(replica, "INCARNATIONS_MAX", 2)
     node = Node()
     async with node.life() as life:
@@ -104,7 +104,7 @@ async def test_nobody_makes_up_more_stores_than_there_can_be(monkeypatch: pytest
 
 
 async def test_a_read_behind_a_write_on_its_way_waits_for_it() -> None:
-    """What is decided and not in memory may not be on the disk yet; nothing is missing there."""
+    """A decided value that is not in memory may not be on the disk yet; it is not missing."""
     node = Node()
     async with node.life() as life:
         await life.service.replica(LOG)

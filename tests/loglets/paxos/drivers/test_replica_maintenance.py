@@ -65,8 +65,8 @@ async def votes(world: World, *nodes: int) -> None:
 
 @simulated
 async def test_a_replica_without_a_memory_recovers() -> None:
-    """It learns all that the others have, and promises what they have promised, before it votes. What they promised nobody
-    else gets promised from it."""
+    """It learns all that the others have, and adopts their promises, before it votes. It gives no
+    other promise for those numbers."""
     async with playing() as world:
         await world.start(1, 2)
         for node in (1, 2):
@@ -85,7 +85,8 @@ async def test_a_replica_without_a_memory_recovers() -> None:
 
 @simulated
 async def test_a_recovery_begins_where_the_others_begin() -> None:
-    """What was trimmed of a closed log no position tells of: the new store learns it from where the others begin, before it votes."""
+    """No position tells what was trimmed of a closed log: the new store learns it from the begin of
+    the others, before it votes."""
     async with playing() as world:
         await world.start(1, 2)
         for node in (1, 2):
@@ -121,7 +122,7 @@ async def test_recovered_is_recovered() -> None:
 
 @simulated
 async def test_a_crash_while_it_catches_up_begins_anew() -> None:
-    """It is RECOVERING before it copies anything, and no vote of it counts until all is here."""
+    """It is RECOVERING before it copies anything, and none of its votes counts until all is here."""
     async with playing() as world:
         await world.start(1, 2)
         for node in (1, 2):
@@ -181,8 +182,8 @@ async def test_what_a_lost_store_was_told_is_known_to_the_new_one() -> None:
 
 @simulated
 async def test_positions_in_flight_are_left_to_who_leads() -> None:
-    """The last position is accepted by a quorum, and its coordinator needs half a second to say that it is decided. The recovery
-    waits for it, and nobody is outbid."""
+    """A quorum has accepted the last position, and its coordinator announces the decision half a
+    second later. The recovery waits for it and outbids no coordinator."""
     async with playing() as world:
         await world.start(1, 2)
         for node in (1, 2):
@@ -202,7 +203,7 @@ async def test_positions_in_flight_are_left_to_who_leads() -> None:
 
 @simulated
 async def test_what_nobody_decides_is_filled_in_the_end() -> None:
-    """Whoever wrote position 6 is dead. A replica that would wait for ever could never vote."""
+    """The proposer of position 6 is dead. A replica that waited for ever could never vote."""
     async with playing() as world:
         await world.start(1, 2)
         for node in (1, 2):
@@ -286,7 +287,7 @@ async def test_a_closed_log_is_copied_from_one_replica() -> None:
 
 @simulated
 async def test_a_whole_copy_of_a_closed_log_is_left_alone() -> None:
-    """Nothing can be missing any more; nobody is asked, whatever the status."""
+    """Nothing can be missing any more, so no replica is asked, in any status."""
     async with playing() as world:
         await world.start(3, status=EMPTY)
         await learn(world, 3, *(decision(position) for position in range(5)), decision(5, values.seal(0)))
@@ -303,8 +304,8 @@ async def test_a_whole_copy_of_a_closed_log_is_left_alone() -> None:
 
 @simulated
 async def test_a_hole_that_stays_is_closed() -> None:
-    """Node 3 missed positions 6 to 9, and hears of 10. It copies them, asks nobody for a promise, and then only looks now and then
-    whether it has missed the end."""
+    """Node 3 missed positions 6 to 9 and hears of 10. It copies them without a promise, and then
+    only checks now and then whether it has missed the end."""
     async with playing() as world:
         await world.start(1, 2, 3)
         for node in (1, 2):
@@ -325,7 +326,8 @@ async def test_a_hole_that_stays_is_closed() -> None:
 
 @simulated
 async def test_an_end_that_was_missed_is_fetched() -> None:
-    """Node 3 was away when the last positions were decided, and the SEAL. It sees no hole, and nobody writes any more: it asks."""
+    """Node 3 was away when the last positions and the SEAL were decided. It sees no gap, and no
+    client writes any more: it asks."""
     async with playing() as world:
         await world.start(1, 2, 3)
         await know(world, 3, 5)
@@ -342,7 +344,8 @@ async def test_an_end_that_was_missed_is_fetched() -> None:
 
 @simulated
 async def test_an_old_position_that_nobody_has_learned_is_closed() -> None:
-    """Position 6 was accepted by two, its coordinator died; a later one wrote 7. Nobody else would ever decide position 6."""
+    """Two replicas accepted position 6 and its coordinator died; a later one wrote 7. No other
+    proposer would ever decide position 6."""
     async with playing() as world:
         await world.start(1, 2, 3)
         for node in (1, 2, 3):
@@ -358,7 +361,8 @@ async def test_an_old_position_that_nobody_has_learned_is_closed() -> None:
 
 @simulated
 async def test_the_end_belongs_to_who_leads() -> None:
-    """Position 6 is accepted by all and not known to be decided. For hours nobody touches it, and few messages are sent."""
+    """All replicas accepted position 6, and it is not known to be decided. For hours it stays so,
+    and few messages are sent."""
     async with playing() as world:
         await world.start(1, 2, 3)
         for node in (1, 2, 3):

@@ -100,7 +100,7 @@ async def test_a_crash_forgets_only_what_nobody_was_told(autojump_clock: MockClo
 
 
 async def test_what_is_decided_costs_no_write_of_its_own() -> None:
-    """It is stored with the next one; forgotten before that, it is found out again."""
+    """A decision is stored with the next group; if it is lost before, it is found out again."""
     node = Node()
     async with node.life() as life:
         await life.ask(write(0, b"a", b"b"))
@@ -192,7 +192,7 @@ async def test_truncated_positions_are_not_read() -> None:
 
 
 async def test_a_promise_quotes_what_is_decided_from_the_disk() -> None:
-    """Whatever its number is: truncated, decided and on the disk, decided and in memory, accepted, and nothing."""
+    """This holds for any number, over truncated, decided (on disk or in memory), accepted and empty positions."""
     node = Node()
     async with node.life() as life:
         await life.ask(write(0, *[b"old"] * 6))
@@ -286,7 +286,7 @@ async def test_the_keeper_wakes_up_for_a_hole_only() -> None:
 
 
 async def test_a_failed_store_ends_the_role_and_answers_nobody() -> None:
-    """Whoever is told nothing knows nothing; and nobody may see again what is in memory only."""
+    """Callers get no answer, so no state that is in memory only is ever seen."""
     node = Node()
     async with node.life() as life:
         await life.service.replica(LOG)

@@ -28,7 +28,8 @@ from virtuallog_loglets.paxos.messages import (
 
 
 async def test_a_new_directory_votes_for_what_came_after_it() -> None:
-    """It joined in version 5: of loglets up to that one a former directory of this node may have promised something."""
+    """The node joined in version 5: a former directory of it may have promised numbers in loglets
+    up to that version."""
     node = Node(joined=5, boot=77)
     async with node.life() as life:
         assert (await life.service.replica(LOG)).core.status is Status.VOTING
@@ -45,7 +46,8 @@ async def test_a_new_directory_votes_for_what_came_after_it() -> None:
 
 
 async def test_a_store_that_was_deleted_knows_nothing_until_it_knows_the_register(autojump_clock: MockClock) -> None:
-    """It does not keep the node from serving; then it votes on later loglets, and recovers the others. Its number has grown."""
+    """The node serves meanwhile. Then it votes on later loglets and recovers the others. Its
+    incarnation has grown."""
     node = Node()
     async with node.life() as life:
         first = (await life.ask(GetStanding(segment=LOG))).incarnation
@@ -105,8 +107,8 @@ async def test_the_chain_says_which_replicas_there_are() -> None:
 
 
 async def test_a_closed_log_is_copied_to_a_node_that_the_chain_does_not_name() -> None:
-    """By whoever rebuilds it, and never by chance. It never votes; it speaks for the log once it has all of it, and a restart
-    changes nothing of that."""
+    """Only a rebuild makes the copy. It never votes, and answers for the log once it is whole; a
+    restart changes none of that."""
     node = Node()
     node.chain[LOG] = PaxosConfig(replicas=(NodeId(2), NodeId(3)), coordinator=LEADER)
     content = tuple(learned(place, values.append(b"x", 1)) for place in range(3)), (learned(3, values.seal(1)),)
@@ -134,7 +136,7 @@ async def test_a_log_that_was_moved_here_does_not_vote() -> None:
 
 
 async def test_dropped_logs_are_gone_for_good() -> None:
-    """Who waits is told; nothing is left on the disk, and nothing comes back, whoever asks."""
+    """Waiting callers get an error, nothing is left on the disk, and no request brings the log back."""
     node = Node()
     async with node.life() as life:
         for segment in (LOG, OLD):
@@ -155,7 +157,7 @@ async def test_dropped_logs_are_gone_for_good() -> None:
 
 
 async def test_a_log_that_is_used_by_itself_is_in_no_chain() -> None:
-    """Whoever adds it says who takes part and how it begins; what the store knows is stronger than that."""
+    """The caller of `add` gives ensemble and initial status; the state in the store takes precedence."""
     node = Node()
     async with node.life() as life:
         replica = life.service.add(ALONE, lambda: cast(Any, "everybody"), Status.EMPTY)

@@ -59,9 +59,10 @@ async def test_an_outbid_writer_truncates_nothing() -> None:
 async def test_an_outbid_coordinator_does_not_miss_a_batch_that_another_one_has(
     is_cut_off: bool, autojump_clock: MockClock
 ) -> None:
-    """3 leads, and does not know that 2 was elected and has taken a batch. A client offers 3 the next one: 2 is dead, or the client
-    knows nothing of it, and 3 is cut off from the others. 3 does not know the batch before, which nobody will offer again: it is
-    acknowledged. So before 3 says that one is missing it asks whether it leads still, and the batch is taken by whoever does."""
+    """3 leads and does not know that 2 was elected and has taken a batch. A client offers the next
+    batch to 3, as 2 is dead or unknown to it, and 3 is cut off from the others. 3 lacks the
+    batch before, which was acknowledged and will not be offered again. So before 3 reports a
+    missing batch it asks whether it still leads, and the real leader takes the batch."""
     async with running_cluster() as cluster:
         config = cluster.create(coordinator=3)
         loglet, other = cluster.client(), cluster.environment()
@@ -84,9 +85,10 @@ async def test_an_outbid_coordinator_does_not_miss_a_batch_that_another_one_has(
 @pytest.mark.parametrize("asks", ["the tail", "a later tail", "a later batch"])
 @simulated
 async def test_a_position_that_a_recovery_has_filled_is_no_reason_to_refuse(asks: str) -> None:
-    """2 leads, elected without 3, which alone has position 2. Then 1 recovers from an empty disk: it fills position 2 with a promise for it
-    alone, so all know it but the coordinator on 2. Nobody is refused there, who expects the tail that all others tell, a
-    later one, or the place behind a batch that is not known there."""
+    """2 leads, elected without 3, which alone has position 2. Then 1 recovers from an empty disk
+    and fills position 2 with a promise for it alone. So all know it but the coordinator on 2.
+    That coordinator refuses no client that expects the tail of the others, a later one, or the
+    place behind a batch that 2 does not know."""
     async with playing(replicas=3) as world:
         leader = await _led_without(world, filled=2)
         expected = {"the tail": offset_of(3), "a later tail": offset_of(9)}.get(asks, NOWHERE)
@@ -149,9 +151,9 @@ async def _trim(world: World, leader: Leader, offset: int) -> CoordinatorReply |
         answered.set()
 
     machine = world.machines[leader.node]
-    reception = CoordinatorRequests(machine.replica, machine.environment)
-    reception.running = leader.running
-    reception.request(PaxosTruncate(segment=SEGMENT, offset=offset), done)
+    requests = CoordinatorRequests(machine.replica, machine.environment)
+    requests.driver = leader.running
+    requests.request(PaxosTruncate(segment=SEGMENT, offset=offset), done)
     with world.within():
         await answered.wait()
     return outcomes[0]

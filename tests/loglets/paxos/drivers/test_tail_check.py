@@ -40,7 +40,7 @@ def standing(
 
 
 def checked(*standings: Standing | None, replicas: int = 3) -> list[AskStandings | SettleThrough | TailEstablished]:
-    """What the last of these answers, of nodes 1, 2, ..., leads to; None: no answer."""
+    """Effects of the last of these answers, of nodes 1, 2, ...; None stands for no answer."""
     check = PaxosTailCheck(replicas, replicas // 2 + 1)
     effects = check.begin()
     for node, answer in enumerate(standings, start=1):
@@ -76,7 +76,7 @@ def test_what_one_has_learned_is_decided() -> None:
 
 
 def test_what_a_quorum_accepted_with_one_number_is_decided() -> None:
-    """Nobody has been told yet. A number belongs to one value per position."""
+    """No replica has learned it yet. A number belongs to one value per position."""
     assert checked(standing(7, learned=4, uniform_from=3), standing(7, learned=3, uniform_from=4)) == open_after(7)
 
 
@@ -104,7 +104,7 @@ def test_a_stale_tail_is_not_told() -> None:
 
 
 def test_the_end_of_a_sealed_log_is_where_its_seal_is() -> None:
-    """As soon as one has learned it: in any status, and whatever zombies lie behind."""
+    """One replica that has learned it is enough, in any status and with any writes behind it."""
     whole = standing(12, seal=5, seal_seen=5)
 
     assert checked(whole) == [TailEstablished(Sealed(offset_of(5)))]
@@ -112,7 +112,7 @@ def test_the_end_of_a_sealed_log_is_where_its_seal_is() -> None:
 
 
 def test_a_seal_that_a_quorum_accepted_counts_before_anybody_learns_it() -> None:
-    """It is decided. Everything below is, too."""
+    """It is decided, and so is everything below."""
     alike = standing(7, learned=4, uniform_from=4, seal_seen=6)
 
     assert checked(alike, alike) == [TailEstablished(Sealed(offset_of(6)))]
@@ -126,7 +126,8 @@ def test_a_seal_that_one_has_accepted_may_come_true() -> None:
 
 
 def test_a_seal_further_down_that_was_not_decided_hides_one_above() -> None:
-    """Who tells only of the lowest SEAL that it accepted says nothing of those above: another one must."""
+    """A replica reports only the lowest SEAL that it accepted and hides those above: another
+    replica must report them."""
     hides, clear = standing(7, learned=3, seal_seen=2), standing(7, learned=5)
 
     assert checked(hides, hides, replicas=3) == [AskStandings(2, past=7)]
@@ -142,7 +143,7 @@ def test_a_vote_of_a_store_that_is_gone_does_not_count() -> None:
 
 
 def test_what_stays_open_is_settled_and_asked_for_again() -> None:
-    """Whoever led may be gone."""
+    """The leader may be gone."""
     check = PaxosTailCheck(3, 2)
     check.begin()
     check.answer(NodeId(1), standing(7, learned=5, uniform=2))
@@ -166,7 +167,7 @@ class Acceptor:
     learned: set[int] = attrs.field(factory=set)
 
     def standing(self) -> Standing:
-        """As a replica would say it that has the same."""
+        """Standing of a replica with this state."""
         slots = PaxosSlots()
         for position, (number, value) in sorted(self.accepted.items()):
             data = values.seal(0) if value == SEAL else values.append(value.encode(), 0)
@@ -196,7 +197,7 @@ class World:
 
     @property
     def learned(self) -> int:
-        """What is decided without a hole: some proposer may know it."""
+        """Positions decided without a hole: some proposer may know them."""
         return next(position for position in range(len(self.decided) + 1) if position not in self.decided)
 
     def proposer(self) -> Iterator[None]:
@@ -234,7 +235,7 @@ class World:
             assert self.decided.setdefault(position, value) == value, "the obvious Paxos is broken"
 
     def learn(self) -> None:
-        """One acceptor is told of one decision."""
+        """One acceptor learns one decision."""
         if self.decided:
             newest = self.source.random() < 0.5  # a coordinator tells of its own positions, not of those before it
             position = max(self.decided) if newest else self.source.choice(list(self.decided))
@@ -243,7 +244,7 @@ class World:
             acceptor.learned.add(position)
 
     def judge(self, tail: Tail, acknowledged: set[int]) -> None:
-        """Whether this tail could be told, by a check that began when all `acknowledged` positions were decided."""
+        """True if a check that began after all `acknowledged` positions were decided may return this tail."""
         below = list(range(1 + tail.tail // offset_of(2)))
         assert all(position in self.decided for position in below if position or tail.tail)
         assert SEAL not in [self.decided.get(position) for position in below]

@@ -1,4 +1,4 @@
-"""What the tests of published defects share: small worlds, and schedules that are played in them."""
+"""Small worlds and schedules for the tests of published defects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from virtuallog_loglets.paxos.messages import Status
 
 
 def played_schedule(schedule: Callable[[World], Awaitable[None]], replicas: int = 3) -> set[bytes]:
-    """What is decided for position 1 in the end, as users and replicas were told."""
+    """Values decided for position 1 in the end, as users and replicas know them."""
     found: set[bytes] = set()
 
     async def play() -> None:

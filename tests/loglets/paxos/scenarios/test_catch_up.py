@@ -39,7 +39,7 @@ async def test_catchup_retry() -> None:
 
 @simulated
 async def test_catchup_truncated() -> None:
-    """What a replica wants to catch up with was truncated meanwhile: it truncates as well, and durably."""
+    """The missed positions were truncated meanwhile: the replica truncates as well, durably."""
     async with playing() as world:
         leader = await _ten(world)
         assert await leader.truncate(5) == 11
@@ -56,8 +56,9 @@ async def test_catchup_truncated() -> None:
 
 @simulated
 async def test_catchup_voting() -> None:
-    """MESOS-7973. A voting replica that has missed ten entries and a truncation, and counts itself among a quorum of all three,
-    learns them without leading: all but the very last position, 11, which somebody may be writing."""
+    """MESOS-7973. A voting replica that has missed ten entries and a truncation, and is one of the
+    quorum of all three, learns them without leading. It leaves out the last position, 11, which
+    a writer may have in flight."""
     async with playing() as world:
         await _missed(world)
 
@@ -82,7 +83,7 @@ async def test_catchup_voting_with_gap() -> None:
 
 @simulated
 async def test_catchup_voting_one_position() -> None:
-    """Of a log of one position the last is all there is: the catch-up fails, and nothing has changed."""
+    """A log of one position has only the last one: the catch-up fails and changes nothing."""
     async with playing() as world:
         await world.start(1, 2, 3)
 

@@ -58,7 +58,7 @@ async def test_append_read() -> None:
 
 @simulated
 async def test_append_read_error() -> None:
-    """Nothing can be read past the end, and a reader is told so in the words of Mesos."""
+    """Nothing can be read past the end; the error has the words of Mesos."""
     async with playing(replicas=2) as world:
         await world.start(2)
         log = await world.start_log(1)
@@ -72,8 +72,8 @@ async def test_append_read_error() -> None:
 
 @simulated
 async def test_append_discarded() -> None:
-    """An append whose caller gives up may be decided all the same, so its writer may not go on: it has to start again, and then
-    finds out. In Mesos the next append says None; here it says that nothing was done."""
+    """An append may be decided although its caller gave up, so its writer must start again before
+    it goes on. In Mesos the next append returns None; here an error says that nothing was done."""
     async with playing(replicas=2) as world:
         await world.start(2)
         log = await world.start_log(1)
@@ -95,7 +95,8 @@ async def test_append_discarded() -> None:
 
 @simulated
 async def test_elect_no_quorum() -> None:
-    """One of two replicas elects nobody. Mesos waits for ever; here the caller is told, and may try again."""
+    """One of two replicas elects no coordinator. Mesos waits for ever; here the caller gets an
+    answer and may try again."""
     async with playing(replicas=2) as world:
         await world.start(1)
         leader = world.coordinator(1)
@@ -133,7 +134,7 @@ async def test_failover() -> None:
 
 @simulated
 async def test_demoted() -> None:
-    """Who was turned out appends nothing any more; who did it goes on at the next position."""
+    """A writer that was turned out appends nothing more; its successor continues at the next position."""
     async with playing(replicas=2) as world:
         first = await _elected(world)
         assert await first.append(b"hello world") == 1
@@ -159,8 +160,8 @@ async def test_multiple_appends() -> None:
 
 @simulated
 async def test_racing_elect() -> None:
-    """Empty in Mesos. Coordinators that stand for election at the same time, again and again: in the end one of them leads, and
-    whoever thinks so besides it appends nothing."""
+    """Empty in Mesos. Coordinators stand for election at the same time, repeatedly: in the end one
+    leads, and any other that believes it leads appends nothing."""
     async with playing(replicas=3) as world:
         await world.start(1, 2, 3)
         leaders = [world.coordinator(node) for node in (1, 2, 3)]

@@ -1,8 +1,9 @@
 """The defects of Mesos' log that ours must not have, by their numbers in docs/sources.md.
 
-A rule that nobody would miss is no rule. 1 and 2 lose what was acknowledged: these tests play their schedule twice, with the product as
-it is and with the rule taken out, when the same schedule must end with two values for one position. The tests of 3 to 7 are run
-once more with the behaviour of Mesos, and must fail: `test_a_rule_that_is_taken_out_is_missed`.
+Each rule must matter. Defects 1 and 2 lose acknowledged entries: their tests play a schedule twice,
+with the product as it is and with the rule taken out. Without the rule the schedule must end with
+two values for one position. The tests of 3 to 7 are run again with the behaviour of Mesos, and must
+fail: `test_a_rule_that_is_taken_out_is_missed`.
 """
 
 from __future__ import annotations
@@ -102,9 +103,9 @@ def test_recovery_restores_the_promise() -> None:
 
 
 async def forgotten(world: World) -> None:
-    """C is elected by 2 and 3 while 1 is cut off. 3 loses its disk and recovers. D, on 1, knows nothing of C and takes the next
-    number: the one that C has. Both write the same position, and C gets its quorum. Then 2 dies, and whoever comes finds two values
-    with one number."""
+    """C is elected by 2 and 3 while 1 is cut off. 3 loses its disk and recovers. D, on 1, knows
+    nothing of C and takes the next number: that of C. Both write the same position, and C gets
+    its quorum. Then 2 dies, and a later proposer finds two values with one number."""
     await with_number_one_used(world)
     world.separate(1, 2, 3)
     c = world.coordinator(2)
@@ -132,8 +133,8 @@ def follows_without_promise(self: Recovery, voting: list[PaxosRecovered]) -> Fol
 
 
 def test_votes_of_a_lost_store_are_dropped() -> None:
-    """What is recovered is what a quorum knows, and a promise that is still on its way nobody knows but who gave it. So whoever counts
-    it must hear that its store is gone, from the others that he counts."""
+    """A recovery gets what a quorum knows. A promise in transit is known only to the replica that
+    gave it. So a proposer that counts it must hear from its other votes that the store is gone."""
     assert played_schedule(in_flight, replicas=5) == {Y}
 
     with planted({"virtuallog_loglets.paxos.core.rounds:CrashVector.is_current": counts_any_store}):
@@ -141,9 +142,10 @@ def test_votes_of_a_lost_store_are_dropped() -> None:
 
 
 async def in_flight(world: World) -> None:
-    """P is promised a number by 1 and 3, and 3's answer travels slowly. 3 loses its disk and recovers from 2, 4 and 5, which have
-    not been asked. They and the new 3 give Q the same number. Then P gets the old promise of 3, and one of 2. Both write the same
-    position, and P gets its quorum. Then 1 dies, and whoever comes finds two values with one number."""
+    """P is promised a number by 1 and 3, and 3's answer travels slowly. 3 loses its disk and
+    recovers from 2, 4 and 5, which have not been asked. They and the new 3 give Q the same
+    number. Then P gets the old promise of 3, and one of 2. Both write the same position, and P
+    gets its quorum. Then 1 dies, and a later proposer finds two values with one number."""
     await with_number_one_used(world)
     p, q = world.coordinator(1), world.coordinator(4)
     for node in (4, 5):
@@ -185,8 +187,8 @@ def counts_any_store(self: CrashVector, node: NodeId, incarnation: int) -> bool:
 
 @simulated
 async def test_a_refused_coordinator_is_not_elected_any_more() -> None:
-    """In Mesos it went on with the number of the one that had turned it out, and replicas took that for him. Ours writes nothing
-    more before it is elected again."""
+    """In Mesos the writer continued with the number of the writer that turned it out, and replicas
+    could not tell them apart. Ours writes nothing more before it is elected again."""
     async with playing() as world:
         await world.start(1, 2, 3)
         first, second = world.coordinator(1), world.coordinator(2)
@@ -237,7 +239,8 @@ async def test_ignored_is_not_refused() -> None:
 
 @simulated
 async def test_a_write_to_a_learned_position_is_answered() -> None:
-    """Mesos says nothing, and the writer waits for ever. Ours is told what is decided, even if it is what was written."""
+    """In Mesos the replica is silent and the writer waits for ever. Ours returns the decision, even
+    if it equals the written value."""
     async with playing(replicas=1, quorum=1) as world:
         leader = await lone_leader(world)
         assert await leader.append(X) == 1
@@ -268,7 +271,8 @@ async def test_a_write_to_a_truncated_position_is_answered() -> None:
 
 @simulated
 async def test_a_failed_store_is_answered() -> None:
-    """A replica whose store fails says so to whoever asks, and its machine is told: it answers nothing wrong, and not nothing."""
+    """A replica with a failed store answers with an error, and its machine gets a report: no wrong
+    answer and no silence."""
     async with playing(replicas=1, quorum=1) as world:
         await world.start(1)
         world.disks[NodeId(1)].fail_write()
@@ -287,7 +291,8 @@ async def test_a_failed_store_is_answered() -> None:
 
 @simulated
 async def test_a_learned_position_is_told_whatever_the_number() -> None:
-    """A promise of a decided position needs no number: who asks with a low one is told the decision, and need not ask again."""
+    """A promise of a decided position needs no number: a proposer with a low number gets the
+    decision and need not ask again."""
     async with playing(replicas=1, quorum=1) as world:
         leader = await lone_leader(world)
         assert await leader.append(X) == 1
@@ -302,8 +307,9 @@ async def test_a_learned_position_is_told_whatever_the_number() -> None:
 
 @simulated
 async def test_a_tombstone_is_always_learned() -> None:
-    """Who fills positions that others have truncated passes the tombstone on as a decision. As a value to accept it would lose, in
-    Mesos, what it says, and the one that it is written to would keep what lies below."""
+    """A fill of positions that others have truncated passes the tombstone on as a decision. As a
+    value to accept it would lose its meaning, in Mesos, and its receiver would keep the
+    positions below."""
     async with playing() as world:
         await world.start(1, 2)
         leader = world.coordinator(1)
@@ -363,15 +369,15 @@ after = Coordinator._after
 
 
 def goes_on_when_refused(
-    self: Coordinator, reign: LeaderTerm, effects: list[CoordinatorEffect]
+    self: Coordinator, term: LeaderTerm, effects: list[CoordinatorEffect]
 ) -> list[CoordinatorEffect]:
     """3: takes the number of who refused it for its own, and leads."""
-    writing = reign.writing
-    if not isinstance(writing.lost, Rejected):
-        return after(self, reign, effects)
-    self.proposal = writing.proposal = writing.lost.proposal
-    writing.lost = None
-    return [*effects, *reign.give_up(UnavailableError("refused"))]
+    replicator = term.replicator
+    if not isinstance(replicator.lost, Rejected):
+        return after(self, term, effects)
+    self.proposal = replicator.proposal = replicator.lost.proposal
+    replicator.lost = None
+    return [*effects, *term.give_up(UnavailableError("refused"))]
 
 
 learn_from = _RangeFill._learn_from
@@ -394,11 +400,11 @@ def demands_a_number_for_decisions(self: Replica, request: Promise, ticket: Repl
     """6: a learned position has a promise as well, and refuses a lower number."""
     if request.proposal > self.promised:
         return promise_some(self, request, ticket)
-    return [PaxosAnswer(ticket, self._promise_answer(Verdict.REJECT, self.promised))]
+    return [PaxosAnswer(ticket, self._answer(Promised, Verdict.REJECT, self.promised))]
 
 
 def takes_decisions_for_values(self: FillAttempt, answers: Iterable[Promised | PaxosWritten]) -> None:
-    """7: whatever a promise tells of is written once more."""
+    """Defect 7: every value in a promise is written again."""
 
 
 @pytest.mark.parametrize(
@@ -421,7 +427,7 @@ def takes_decisions_for_values(self: FillAttempt, answers: Iterable[Promised | P
     ],
 )
 def test_a_rule_that_is_taken_out_is_missed(test: Callable[[], None], target: str, rule_of_mesos: object) -> None:
-    """With the behaviour of Mesos the test of the defect fails: by what it asserts, or because no answer comes."""
+    """With the behaviour of Mesos the test of the defect fails, by its assertion or because no answer arrives."""
     with planted({f"virtuallog_loglets.paxos.{target}": rule_of_mesos}):
         assert _fails(test)
 
@@ -430,7 +436,7 @@ def test_a_rule_that_is_taken_out_is_missed(test: Callable[[], None], target: st
 
 
 def _fails(test: Callable[[], None]) -> bool:
-    """Whether a test fails by what it asserts, or because no answer comes; any other error of it is one of this test, too."""
+    """True if a test fails by its assertion or because no answer arrives; any other error fails this test, too."""
     failed = False
     try:
         test()

@@ -1,7 +1,8 @@
-"""Coordinators that find positions which their own replica has missed: CoordinatorTest of Mesos, the part about fills.
+"""Coordinators with positions that their own replica has missed: CoordinatorTest of Mesos, the part
+about fills.
 
-Mesos fills each such position by full Paxos, even if others have learned it. Ours copies what somebody has learned and fills
-the rest; so each test says which of the two it is about.
+Mesos fills each such position by full Paxos, even if others have learned it. Ours copies positions
+that a replica has learned and fills the rest; each test says which of the two it covers.
 """
 
 from __future__ import annotations
@@ -77,8 +78,9 @@ async def test_fill_no_quorum() -> None:
 
 @simulated
 async def test_fill_inconsistent() -> None:
-    """Empty in Mesos. Three replicas have accepted three different values for one position, none of which is decided. Of those that
-    a quorum tells of, the one with the highest number is decided, and nobody ever learns another."""
+    """Empty in Mesos. Three replicas have accepted three different values for one position, none of
+    which is decided. Of the values that a quorum reports, the one with the highest number is
+    decided, and no replica ever learns another."""
     async with playing() as world:
         await world.start(1, 2, 3)
         for node, number in ((1, 10), (2, 30), (3, 20)):
@@ -95,8 +97,9 @@ async def test_fill_inconsistent() -> None:
 
 @simulated
 async def test_learned_on_one_replica_not_learned_on_another() -> None:
-    """Empty in Mesos. One replica has learned an append, the other has only accepted it. Whoever comes later gets the same value from
-    either: from the first as a decision, from the second as the one to decide again."""
+    """Empty in Mesos. One replica has learned an append, the other has only accepted it. A later
+    coordinator gets the same value from either: from the first as a decision, from the second as
+    a value to decide again."""
     async with playing() as world:
         world.unlearned = frozenset({2})
         await _appended(world, [b"hello world"])

@@ -13,7 +13,7 @@ TEN = [str(number).encode() for number in range(1, 11)]
 
 @simulated
 async def test_write_read() -> None:
-    """What a Writer appends, a Reader of the same log reads."""
+    """A reader reads what a writer of the same log appends."""
     async with playing(replicas=2) as world:
         log = await _log_of_two(world)
         writer = await _started(log)
@@ -58,8 +58,8 @@ async def test_metrics() -> None:
 
 @simulated
 async def test_reader_catchup() -> None:
-    """A replica that was not there reads nine of ten entries after a catch-up: the last position of the log is left alone, as somebody
-    may be writing it."""
+    """A replica that was away reads nine of ten entries after a catch-up: the last position is left
+    alone, as a writer may have it in flight."""
     async with playing() as world:
         await world.start(1, 2)
         leader = world.coordinator(2)
@@ -86,6 +86,6 @@ async def _started(log: Log) -> LogWriter:
 
 
 def _figures(log: Log) -> dict[str, object]:
-    """Those that say how the log is."""
+    """Metrics about the state of the log."""
     found = [family for family in log.metrics() if family.name.startswith("prefix_")]
     return {family.name: family.samples[0].value for family in found}

@@ -1,4 +1,4 @@
-"""Who takes part in a log, and who waits for how many: NetworkTest of Mesos."""
+"""Members of a log, and watches for their number: NetworkTest of Mesos."""
 
 from __future__ import annotations
 
@@ -53,6 +53,6 @@ def _change(network: LogNetwork, before: int, after: int) -> None:
 
 
 def _expected(sizes: list[int], holds: Callable[[int, int], bool], wanted: int) -> dict[int, int]:
-    """By the step at which each watch began: the first size from then on that it waits for."""
+    """Expected result by the step at which each watch began: the first matching size from then on."""
     first = {step: next((size for size in sizes[step:] if holds(size, wanted)), None) for step in range(len(sizes))}
     return {step: size for step, size in first.items() if size is not None}

@@ -55,8 +55,8 @@ async def test_racing_catchup() -> None:
 
 @simulated
 async def test_recover_protocol_retry() -> None:
-    """One replica votes and two are empty: nobody recovers from that, however often it is tried. When an operator has initialised
-    the second one, the third recovers."""
+    """One replica votes and two are empty: they cannot recover, however often they try. Once an
+    operator has initialised the second one, the third recovers."""
     async with playing() as world:
         await world.start(1)
         await world.start(2, 3, status=Status.EMPTY)

@@ -1,4 +1,4 @@
-"""What one replica answers, asked by hand: ReplicaTest of Mesos."""
+"""Answers of one replica, asked by hand: ReplicaTest of Mesos."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_restore() -> None:
 
 @simulated
 async def test_non_voting() -> None:
-    """Who does not vote promises and accepts nothing, and says so with the number that it was asked for."""
+    """A replica that does not vote promises and accepts nothing, and echoes the number of the request."""
     async with playing(replicas=1) as world:
         await world.start(1, status=Status.EMPTY)
 
@@ -76,7 +76,7 @@ async def _write(world: World, proposal: int, position: int) -> PaxosWritten:
 
 
 async def _record(world: World, position: int) -> PaxosRecord:
-    """What the replica keeps there: it tells who asks for a promise of that position."""
+    """Record that the replica keeps there, as an explicit promise returns it."""
     promise = Promise(segment=SEGMENT, proposal=9, coordinator=STRANGER, first=position, stop=position + 1)
     (record,) = (await world.ask(1, promise)).records
     return record

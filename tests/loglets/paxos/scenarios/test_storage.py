@@ -1,7 +1,8 @@
-"""What one replica has stored, on a simulated disk and on RocksDB: LogStorageTest of Mesos.
+"""Storage of one replica, on a simulated disk and on RocksDB: LogStorageTest of Mesos.
 
-Mesos tests its storage by itself; ours is asked through a replica, which is told decisions by hand, and looked at before and after a
-restart. Where nothing is stored, or not any more, a read brings nothing.
+Mesos tests its storage by itself. Ours is tested through a replica, which learns decisions by hand
+and is checked before and after a restart. A read returns nothing where nothing is stored, or not
+any more.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ async def test_truncate_with_empty_log(world: World) -> None:
 
 
 async def test_truncate_with_many_holes(world: World) -> None:
-    """Six hundred million positions that were never written are dropped, and nobody goes through them one by one: this test would not
-    end. Mesos demands less than a second."""
+    """Six hundred million positions that were never written are dropped, without a visit to each:
+    otherwise this test would not end. Mesos demands less than a second."""
     truncation = _truncation(at=600_020_000, to=600_000_000)
 
     await _learn(world, [truncation])
@@ -66,8 +67,8 @@ async def test_truncate_with_many_holes(world: World) -> None:
 
 
 async def test_overflow(world: World) -> None:
-    """Positions around the limits at which numbers of fixed width go over: each keeps what it was given. Mesos ends at 2^64; here the
-    last position is the one whose offsets in a loglet are below 2^63."""
+    """Positions around the limits of fixed-width numbers each keep their value. Mesos ends at 2^64;
+    here the last position is the one with loglet offsets below 2^63."""
     positions = [
         0, (1 << 31) - 2, (1 << 31) - 1, (1 << 32) - 1, (1 << 33) - 1, (1 << 32) - 2, 1 << 32,
         9_999_999_998, 9_999_999_999, 10_000_000_000, 9_999_999_999 + (1 << 32), 10_000_000_000 + (1 << 32),
@@ -101,7 +102,7 @@ async def _learn(world: World, records: Sequence[PaxosRecord]) -> None:
 
 
 async def _holds(world: World, records: Sequence[PaxosRecord], lost: Sequence[int] = ()) -> None:
-    """Now, and after a restart."""
+    """Check now, and after a restart."""
     await _reads(world, records, lost)
     world.kill(1)
     await world.start(1, status=Status.EMPTY)

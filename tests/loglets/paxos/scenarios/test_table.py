@@ -33,13 +33,13 @@ def test_every_case_of_mesos_has_a_line() -> None:
 
 @pytest.mark.parametrize(("case", "file", "test"), [tuple(row) for row in _rows(3)])
 def test_a_case_has_a_test(case: str, file: str, test: str) -> None:
-    """It exists, and says what should happen."""
+    """Each case of Mesos has an existing test with a docstring."""
     assert _tests_of(file).get(test), f"{case}: no {test} with a docstring in {file}"
 
 
 @pytest.mark.parametrize(("defect", "test"), [tuple(row) for row in _rows(2)])
 def test_a_defect_has_a_test(defect: str, test: str) -> None:
-    """It exists, and says what should happen."""
+    """Each defect has an existing test with a docstring."""
     assert _tests_of("test_defects.py").get(test), f"defect {defect}: no {test}"
 
 
@@ -49,7 +49,7 @@ def test_the_defects_of_the_log_are_all_there() -> None:
 
 
 def test_no_test_is_missing_in_the_tables() -> None:
-    """What is played here can be found by the name that Mesos gave it."""
+    """Each test here can be found by the name that Mesos gave its case."""
     listed = {(row[1], row[2]) for row in _rows(3)} | {("test_defects.py", row[1]) for row in _rows(2)}
     others = {"test_table.py"}
 

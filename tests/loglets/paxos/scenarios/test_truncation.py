@@ -1,4 +1,4 @@
-"""A log whose beginning is dropped: CoordinatorTest of Mesos, the part about truncation."""
+"""Truncation: CoordinatorTest of Mesos, the part about dropping the beginning of a log."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def _take_over(world: World) -> None:
 
 
 async def _kept(world: World, node: int) -> tuple[int, list[bytes], int]:
-    """Where the log begins on a node, what it has from there on, and what the TRUNCATE at 11 says; of 6 it has nothing."""
+    """Begin of the log on a node, its entries from there on, and the TRUNCATE at 11; it has nothing of 6."""
     assert await world.read(node, 6, 10) == []
     (record,) = await world.read(node, 11, 11)
     begin = world.standing(node).begin

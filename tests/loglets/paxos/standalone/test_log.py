@@ -36,11 +36,11 @@ from virtuallog_loglets.paxos.standalone.writer import DATA_BYTES_MAX, LogWriter
 from virtuallog_server.local_cluster.certificates import Authority
 
 PATIENCE_SECONDS = 30.0
-"""Of tests on a real machine."""
+"""Timeout of tests on a real machine, in seconds."""
 
 
 async def founded(world: World, *nodes: int) -> list[Log]:
-    """Machines whose replicas vote, each with a Log; the others are not there."""
+    """Machines with voting replicas, each with a Log; the others do not exist."""
     await world.start(*nodes)
     for node in nodes:
         await world.replica(node).adopt(Status.VOTING)
@@ -62,7 +62,7 @@ def position(number: int) -> Position:
 
 
 def test_the_identity_of_a_position_keeps_their_order() -> None:
-    """Eight bytes, big-endian; anything else is none."""
+    """An identity has eight bytes, big-endian; other bytes are refused."""
     assert position(1).identity() == b"\0\0\0\0\0\0\0\1"
     assert Position.from_identity(position(2**40).identity()) == position(2**40)
     assert sorted([position(300), position(2)], key=Position.identity) == [position(2), position(300)]
@@ -124,7 +124,7 @@ async def test_what_is_missed_comes_by_itself_and_at_once_if_asked_for() -> None
 
 @simulated
 async def test_nothing_is_written_before_an_election() -> None:
-    """In the words of Mesos; and nothing has been done."""
+    """The error has the words of Mesos, and nothing has been done."""
     async with playing(replicas=1, quorum=1) as world:
         (log,) = await founded(world, 1)
         writer = LogWriter(log)
@@ -168,7 +168,8 @@ async def test_one_write_at_a_time_unless_more_are_wanted() -> None:
 
 @simulated
 async def test_what_is_under_way_is_bounded_by_its_number_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who may have eight large writes under way is not turned out for having them: their bytes are with their callers anyway."""
+    """A writer with eight large writes in flight is not turned out for their size: the callers hold
+    these bytes anyway."""
     monkeypatch.setattr(proposal_queue, "QUEUE_BYTES_MAX", 1000)
     async with playing(replicas=3) as world:
         (log, *_) = await founded(world, 1, 2, 3)
@@ -206,7 +207,8 @@ async def test_who_was_turned_out_writes_no_more_until_started() -> None:
 
 @simulated
 async def test_a_cancelled_append_is_a_maybe() -> None:
-    """MESOS-1038: nobody knows what became of it, so the writer must be started again. Then it is in the log, or not, for good."""
+    """MESOS-1038: the outcome is unknown, so the writer must be started again. Then the entry is in
+    the log, or not, for good."""
     async with playing(replicas=3) as world:
         log, *_ = await founded(world, 1, 2, 3)
         writer, reader = await started(log), LogReader(log)
@@ -262,7 +264,7 @@ async def test_what_is_too_large_or_beyond_the_end_is_refused_before_it_is_sent(
 
 @simulated
 async def test_a_disk_that_fails_ends_the_log() -> None:
-    """Whoever uses it is told, now and later; the others go on without."""
+    """All its users get the error, now and later; other replicas go on without it."""
     async with playing(replicas=3, is_safe=False) as world:
         log, other, _ = await founded(world, 1, 2, 3)
         writer = await started(log)
@@ -351,7 +353,7 @@ async def test_a_replica_that_lost_its_directory_recovers_with_a_newer_incarnati
 
 
 async def test_a_replica_of_another_log_is_refused(tmp_path: Path) -> None:
-    """Each call names the log that is meant: an address that was given to somebody else does no harm."""
+    """Each call names the log that is meant, so a reused address does no harm."""
     async with open_log(tmp_path / "1", quorum=1, node=2, name="theirs", auto_initialize=True) as theirs:
         peers = ["1@127.0.0.1:0", f"2@{theirs.own.address}"]
         with pytest.raises(InvalidSettingError):
@@ -363,7 +365,7 @@ async def test_a_replica_of_another_log_is_refused(tmp_path: Path) -> None:
 
 
 async def test_replicas_prove_who_they_are(tmp_path: Path) -> None:
-    """With certificates a log works over TLS, and each replica must have the one of its own number."""
+    """With certificates a log works over TLS, and each replica needs the certificate of its own number."""
     authority = Authority.create(tmp_path / "certificates", "test")
     tls = [authority.issue(Principal(cluster="test", role=Role.NODE, name=str(node))) for node in (1, 2, 3)]
     port = free_ports(3)
@@ -394,7 +396,7 @@ async def test_what_cannot_be_listened_at_is_refused(tmp_path: Path) -> None:
 
 
 async def test_a_directory_belongs_to_one_process(tmp_path: Path) -> None:
-    """The second one is told so."""
+    """The second process gets an error that says so."""
     async with open_log(tmp_path, quorum=1, auto_initialize=True):
         with pytest.raises(StorageError):
             async with open_replica(tmp_path):

@@ -1,4 +1,4 @@
-"""Who takes part in a log that is used by itself: a list, or what a real ZooKeeper knows."""
+"""Members of a log used by itself: a list, or the registrations in a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_the_base_stays_whatever_is_said() -> None:
 
 
 def test_no_quorum_is_had_of_too_many_members() -> None:
-    """Four with a quorum of two could be two logs. Nobody is asked until one is gone."""
+    """Four members with a quorum of two could form two logs. No replica is asked until one is gone."""
     found = network(1)
     found.set([member(2), member(3), member(4)])
 
@@ -98,13 +98,13 @@ def test_no_quorum_is_had_of_too_many_members() -> None:
 
 @pytest.mark.parametrize(("listed", "quorum"), [((1, 2, 3, 4), 2), ((1, 1, 2), 2), ((1,), 0)])
 def test_a_list_that_cannot_be_right_is_refused(listed: tuple[int, ...], quorum: int) -> None:
-    """Too many for the quorum, a number that is there twice, a quorum of nobody."""
+    """Refused are too many members for the quorum, a repeated number, and a quorum of 0."""
     with pytest.raises(InvalidSettingError):
         network(*listed, quorum=quorum)
 
 
 def test_who_is_called_must_be_who_is_meant() -> None:
-    """A connection names the log, the replica and the start of its process; whoever is meant by other words is another."""
+    """A connection names the log, the replica and the start of its process; any other combination is refused."""
     found = network(1)
     found.add(member(2, boot=7))
     first = found.find(NodeId(2))
@@ -124,7 +124,7 @@ def test_who_is_called_must_be_who_is_meant() -> None:
 
 @asynccontextmanager
 async def joined(server: Server, number: int, boot: int, **more: object) -> AsyncIterator[LogNetwork]:
-    """A process that takes part, as far as ZooKeeper is told."""
+    """A registered member, as a process would be."""
     settings = ZooKeeperMembership(servers=server.address, znode="/logs/one", timeout_seconds=1.0, **more)  # type: ignore[arg-type]
     own = member(number, boot)
     found = LogNetwork(CLUSTER, 3, (own,))
@@ -142,8 +142,9 @@ async def until(true: Callable[[], bool]) -> None:
 
 @pytest.mark.processes
 async def test_members_find_each_other_through_zookeeper(tmp_path: Path) -> None:
-    """Who joins is seen by all; who leaves in order is gone at once; who is there when ZooKeeper goes stays; and when it
-    has come back everybody is there, newcomers and those who were started anew meanwhile included."""
+    """All members see one that joins. One that leaves in order is gone at once. One that is there
+    when ZooKeeper fails stays. After its return all are there, with newcomers and processes that
+    restarted meanwhile."""
     async with open_zookeeper(tmp_path) as server, joined(server, 1, boot=11) as one, joined(server, 2, boot=22) as two:
         async with joined(server, 3, boot=33) as three:
             for found in (one, two, three):
@@ -166,7 +167,7 @@ def is_complete(found: LogNetwork) -> bool:
 
 @asynccontextmanager
 async def stranger(server: Server, *credentials: tuple[str, str]) -> AsyncIterator[KazooClient]:
-    """Somebody else who uses the same ZooKeeper."""
+    """Another user of the same ZooKeeper."""
     client = KazooClient(hosts=server.address, auth_data=credentials)
     await trio.to_thread.run_sync(client.start)
     try:
@@ -182,8 +183,9 @@ def children(client: KazooClient) -> list[str]:
 
 @pytest.mark.processes
 async def test_strange_znodes_do_no_harm(tmp_path: Path) -> None:
-    """What is no member is passed over, of two with one number the newer counts, a znode of ours that goes is made anew
-    (Mesos: a membership that expires), and what a credential protects is refused to others."""
+    """Znodes that are no members are ignored, and of two with one number the newer counts. A znode
+    of ours that goes is made anew (Mesos: a membership that expires). Data protected by a
+    credential is refused to others."""
     us = ("digest", "us:secret")
     async with open_zookeeper(tmp_path) as server, joined(server, 1, boot=11, auth=us) as one:
         async with stranger(server) as thief:
@@ -202,7 +204,7 @@ async def test_strange_znodes_do_no_harm(tmp_path: Path) -> None:
 
 @pytest.mark.processes
 async def test_a_wrong_credential_ends_the_log(tmp_path: Path) -> None:
-    """Nobody waits for what never comes."""
+    """All waiting calls end with the error."""
     async with open_zookeeper(tmp_path) as server, joined(server, 1, boot=11, auth=("digest", "us:secret")) as one:
         async with stranger(server) as anybody:
             await until(lambda: len(children(anybody)) == 1)
@@ -235,7 +237,7 @@ def test_lists_that_differ_by_one_replica_have_quorums_without_a_common_one() ->
 
 
 def test_an_empty_replica_under_a_known_number_keeps_all_quorums_in_touch() -> None:
-    """Which is how a lost one is replaced while the log is in use."""
+    """An empty replica under its number replaces a lost one while the log is in use."""
     assert all(one & other for one in _quorums((1, 2, 3)) for other in _quorums((1, 2, 3)))
 
 

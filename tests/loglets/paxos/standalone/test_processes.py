@@ -1,4 +1,5 @@
-"""Replicas as processes, under a checked load: what was acknowledged is in the log once, in order, whatever was done."""
+"""Replicas as processes, under a checked load: acknowledged entries are in the log once, in order,
+through all faults."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ async def active(trial: Trial) -> Segment:
 
 
 async def standing(trial: Trial, node: NodeId) -> Standing | None:
-    """Of a replica of the active segment; None if it does not answer."""
+    """Standing of a replica of the active segment; None if it does not answer."""
     segment = await active(trial)
     try:
         return await trial.services.call(node, GetStanding(segment=segment.id), ANSWER_SECONDS)
@@ -55,7 +56,7 @@ async def standing(trial: Trial, node: NodeId) -> Standing | None:
 
 
 async def wait_voting(trial: Trial, node: NodeId) -> Standing:
-    """Of the replica, once it takes part in decisions."""
+    """Wait until the replica takes part in decisions."""
     with trio.fail_after(PATIENCE_SECONDS):  # noqa: TID251 -- real time
         while (found := await standing(trial, node)) is None or found.status != Status.VOTING:
             await trial.clock.sleep(0.05)
@@ -63,7 +64,7 @@ async def wait_voting(trial: Trial, node: NodeId) -> Standing:
 
 
 async def appends_go_on(trial: Trial) -> bool:
-    """Whether what is offered from now on is acknowledged."""
+    """Check that appends from now on are acknowledged."""
     return await trial.wait_acknowledged(trial.workload.elapsed, PATIENCE_SECONDS)
 
 
@@ -75,7 +76,7 @@ async def follower(trial: Trial) -> NodeId:
 
 
 async def reconfigure(trial: Trial, *arguments: str) -> Segment:
-    """With the command."""
+    """Reconfigure with the command."""
     trial.cluster.write_file()
     done = await trio.to_thread.run_sync(
         partial(command, "reconfigure", *arguments, "--json", cluster=trial.cluster.file_path)
@@ -117,7 +118,7 @@ async def test_a_replica_whose_store_was_deleted_recovers_and_votes_again(folder
 
 
 async def test_a_log_outlives_the_death_of_its_coordinator() -> None:
-    """A kill -9 and nobody helps: another replica is elected, and the chain stays as it is."""
+    """After a kill -9, without an operator, another replica is elected and the chain stays as it is."""
     evidence = await kill_repeatedly(["coordinator"], LOAD, 0.2, PATIENCE_SECONDS, loglet="paxos")
 
     assert report(Machine.look(), evidence).problems == []
@@ -125,8 +126,8 @@ async def test_a_log_outlives_the_death_of_its_coordinator() -> None:
 
 @pytest.mark.long
 async def test_five_replicas_outlive_two_and_the_set_can_be_another_one(folder: Path) -> None:
-    """What Mesos could never do: under load the log goes from native onto three replicas, onto five, of which two die, onto three
-    others, and back to native."""
+    """Mesos could never do this: under load the log goes from native onto three replicas, onto
+    five, of which two die, onto three others, and back to native."""
 
     async def story(trial: Trial) -> None:
         await reconfigure(trial, "--to", "paxos", "--set", "servers=1,2,3")
