@@ -15,7 +15,7 @@ from tests.mutants.catalogue import MUTANTS, hunt
 from tests.mutants.mutant import Mutant
 from virtuallog_simulation.runs.runner import run_seed
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "testing.md"
+DOCUMENT = Path(__file__).parents[2] / "docs/internals/testing.md"
 CLEAN_SEEDS = 8
 """Of each scenario."""
 DEAR: Final = frozenset({"cluster", "comeback", "intruders", "mixed", "rights", "striped", "zelos"})

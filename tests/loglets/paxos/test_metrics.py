@@ -30,7 +30,7 @@ def test_every_name_is_told_from_the_start_and_documented() -> None:
     """A rate over a counter that is missing says nothing; docs/metrics.md has each name, of the same kind, and no other."""
     told = [*PaxosMetrics().metrics([]), *metrics.leader_families([])]
     rows = re.findall(
-        r"^\| `(virtuallog_paxos_\w+)` \| (\w+) \|", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE
+        r"^\| `(virtuallog_paxos_\w+)` \| (\w+) \|", (ROOT / "docs/reference/metrics.md").read_text(), re.MULTILINE
     )
 
     assert sorted((family.name, family.kind.value) for family in told) == sorted(rows)

@@ -13,7 +13,7 @@ from virtuallog.contract.errors import InvalidSettingError
 from virtuallog.runtime.toml import FieldError, locate
 from virtuallog_server.config.node_config import NodeConfig, parse_peers, read_node_config
 
-SAMPLE = Path(__file__).parents[3] / "docs" / "sample.toml"
+SAMPLE = Path(__file__).parents[3] / "docs/reference/sample.toml"
 
 
 def write(folder: Path, text: str) -> Path:

@@ -157,4 +157,4 @@ def test_the_example_counts_its_starts(tmp_path: Path) -> None:
             [sys.executable, program, tmp_path], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True
         )
         assert done.stdout.splitlines()[-1] == f"start {number} znodes ['here', 'starts', 'zookeeper']"
-    assert program.read_text().partition("import sys")[2] in (ROOT / "docs" / "embedding.md").read_text()
+    assert program.read_text().partition("import sys")[2] in (ROOT / "docs/howto/embed.md").read_text()

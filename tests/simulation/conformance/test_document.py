@@ -21,7 +21,7 @@ from virtuallog_simulation.conformance.report import PROMISES
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples"
-PAGE = (ROOT / "docs" / "conformance.md").read_text()
+PAGE = (ROOT / "docs/howto/write-a-loglet.md").read_text()
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 PYTHON = [text for language, text in BLOCKS if language == "python"]
 REPORTS = [text for language, text in BLOCKS if not language and text.startswith("$ virtuallog conformance")]

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.processes
 
 BATCHES, ENTRIES = 20, 50
 """Of each half of the work."""
-DOCUMENT = ROOT / "docs" / "metrics.md"
+DOCUMENT = ROOT / "docs/reference/metrics.md"
 ROW = re.compile(r"^\| `(?P<name>[a-z_]+)` \| (?P<kind>counter|gauge|histogram) \| (?P<labels>[\w, ]*)\|", re.MULTILINE)
 
 MAY_BE_NONE = {"virtuallog_database_hold_position"}
