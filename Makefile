@@ -99,7 +99,7 @@ swaps: setup | $(OUT)
 	$(BIN)/python -m virtuallog_lab.experiments.appends.append --loglet striped --outstanding 256 --rounds 3 > $(OUT)/append-striped.md
 	$(BIN)/python -m virtuallog_lab.experiments.stripes --picture $(OUT)/stripes.png --markdown > $(OUT)/stripes.md
 	@cat $(OUT)/swaps.md $(OUT)/delos.md $(OUT)/append-striped.md $(OUT)/stripes.md
-	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/swaps.md docs/performance.md)
+	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/results/swaps.md docs/results/performance.md)
 
 TESTS ?= kazoo.tests
 kazoo: setup | $(OUT)
@@ -108,34 +108,34 @@ kazoo: setup | $(OUT)
 $(OUT):
 	mkdir -p $@
 
-# The parts of docs/measurements.md. A table that says that the history was wrong ends `make chaos`.
+# The parts of docs/results/measurements.md. A table that says that the history was wrong ends `make chaos`.
 chaos: swap kill hosts peers
 
 spark-stream: setup | $(OUT)
 	$(BIN)/python -m virtuallog_lab.experiments.spark_stream.stream --markdown $(ARGUMENTS) > $(OUT)/spark-stream.md
 	@cat $(OUT)/spark-stream.md
-	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/measurements.md)
+	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/results/measurements.md)
 
 swap kill hosts churn: setup | $(OUT)
 	$(BIN)/python -m bench.$@ --picture $(OUT)/$@.png --markdown $(ARGUMENTS) > $(OUT)/$@.md
 	@cat $(OUT)/$@.md
-	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/measurements.md)
+	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/results/measurements.md)
 
 spark-bench: setup | $(OUT)
 	$(BIN)/python -m virtuallog_lab.experiments.spark_scan.scan --picture $(OUT)/spark.png --markdown $(ARGUMENTS) > $(OUT)/spark.md
 	@cat $(OUT)/spark.md
-	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/measurements.md)
+	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/results/measurements.md)
 
 spark-compact: setup | $(OUT)
 	$(BIN)/python -m virtuallog_lab.experiments.spark_compact.compact --markdown $(ARGUMENTS) > $(OUT)/spark-compact.md
 	@cat $(OUT)/spark-compact.md
-	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/measurements.md)
+	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/results/measurements.md)
 
-# The database beside ZooKeeper, which has to be here; docs/performance.md. Needs the scripts in PEERS.
+# The database beside ZooKeeper, which has to be here; docs/results/performance.md. Needs the scripts in PEERS.
 zookeeper: setup | $(OUT)
 	$(BIN)/python -m virtuallog_lab.experiments.database.zookeeper_comparison --peers-dir $(PEERS) --picture $(OUT)/beside-zookeeper.png --markdown $(ARGUMENTS) > $(OUT)/beside-zookeeper.md
 	@cat $(OUT)/beside-zookeeper.md
-	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/performance.md)
+	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/results/performance.md)
 
 peers: setup | $(OUT)
 	$(BIN)/python -m virtuallog_lab.experiments.contestants.peers $(if $(wildcard $(PEERS)),--peers-dir $(PEERS)) --markdown $(ARGUMENTS) > $(OUT)/$@.md

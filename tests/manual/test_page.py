@@ -1,4 +1,4 @@
-"""Every command of docs/operating.md is run by a test: those of this folder, or one that is named here."""
+"""Every command of docs/howto/operate.md is run by a test: those of this folder, or one that is named here."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ async def test_edits_that_make_no_sense_are_refused(autojump_clock: MockClock) -
 
 
 async def test_an_operator_edits_a_file(tmp_path: Path, autojump_clock: MockClock) -> None:
-    """The original stays; the edited one is imported in its place (docs/operating.md)."""
+    """The original stays; the edited one is imported in its place (docs/howto/operate.md)."""
     async with world() as w:
         await lost_world(w)
         original, edited = tmp_path / "register", tmp_path / "edited"

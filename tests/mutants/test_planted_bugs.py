@@ -46,7 +46,7 @@ def test_names_are_not_used_twice() -> None:
 
 
 def test_the_document_lists_all_planted_bugs() -> None:
-    """docs/testing.md, section "Planted bugs": the output of `python -m tests.mutants`."""
+    """docs/internals/testing.md, section "Planted bugs": the output of `python -m tests.mutants`."""
     assert [row[1].strip() for row in _rows()] == [mutant.name for mutant in MUTANTS]
 
 

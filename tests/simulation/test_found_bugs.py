@@ -1,4 +1,4 @@
-"""What the simulator has found, told without it: one small story per row of docs/bugs.md that names no other test."""
+"""What the simulator has found, told without it: one small story per row of docs/internals/lessons.md that names no other test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/spark.md says what there is."""
+"""docs/howto/spark.md says what there is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark_virtuallog.read.schema import SCHEMA
 from pyspark_virtuallog.write import options as write_options
 from tests.source_tree import ROOT
 
-PAGE = (ROOT / "docs/spark.md").read_text()
+PAGE = (ROOT / "docs/howto/spark.md").read_text()
 
 
 def first_cells(heading: str) -> str:

@@ -24,7 +24,7 @@ class Method:
     request: type[Request[Any]]
     reply: type[Any]
     role: Role | None = None
-    """The least role that may call it, where callers are known (docs/security.md). None: what the interface says."""
+    """The least role that may call it, where callers are known (docs/howto/secure.md). None: what the interface says."""
     distrusted: Mapping[str, Any] = attrs.field(factory=dict)
     """Fields that no client is believed, and what is read in place of what it says. What a hint may do, a lie can."""
     appends: bool = False

@@ -7,7 +7,7 @@ A certificate names its owner by one URI among its subject alternative names:
     virtuallog://CLUSTER/client/app     somebody who uses the log
 
 Names of hosts mean nothing here: nodes are known by number, their addresses are numbers mostly, and change. What a
-role may do is said by each method (`interface.Method.role`); docs/security.md lists it.
+role may do is said by each method (`interface.Method.role`); docs/howto/secure.md lists it.
 """
 
 from __future__ import annotations

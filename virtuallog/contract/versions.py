@@ -13,7 +13,7 @@ force on it, and without one the connection is refused. A program that says noth
 
 What a node may meet alone, it finds out by asking (`UnsupportedError`). What others must be able to read when it is
 written, now or after a restart, is written only once every node of the cluster has announced it: the *level* of the
-cluster, `level_of`. docs/formats.md lists what is kept where, and what an unknown version of it does.
+cluster, `level_of`. docs/reference/formats.md lists what is kept where, and what an unknown version of it does.
 """
 
 from __future__ import annotations

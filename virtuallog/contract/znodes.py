@@ -5,7 +5,7 @@ Everything that changes something is a `multi`: all of it happens, in one step, 
 
 A read is answered by the one server that the client is connected to, and that may lag behind. With `fresh` a transaction
 that changes nothing goes ahead of it: what is answered is at least as new as the call. `sync` of ZooKeeper is not used for
-that: it asks the leader, but no quorum, so one that has been deposed and does not know it yet may answer (docs/sources.md).
+that: it asks the leader, but no quorum, so one that has been deposed and does not know it yet may answer (docs/internals/sources.md).
 """
 
 from __future__ import annotations

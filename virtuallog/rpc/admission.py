@@ -17,7 +17,7 @@ import attrs
 
 from virtuallog.contract.errors import InvalidSettingError
 
-# FOLDED from virtuallog.rpc.limits: What a server grants all its connections together. What each may take is in `server.py`; docs/limits.md has all bounds.
+# FOLDED from virtuallog.rpc.limits: What a server grants all its connections together. What each may take is in `server.py`; docs/concepts/bounds.md has all bounds.
 
 
 @attrs.frozen(kw_only=True)

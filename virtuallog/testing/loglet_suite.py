@@ -1,7 +1,7 @@
 """The conformance suite for loglets: is this a loglet, as `virtuallog.contract.loglet.Loglet` promises?
 
 For authors of loglets, ours and strangers'. It needs a fixture that makes fresh loglets, and no test framework; how to
-run it on a loglet of one's own is in docs/conformance.md. Each clause is an async function whose docstring is the
+run it on a loglet of one's own is in docs/howto/write-a-loglet.md. Each clause is an async function whose docstring is the
 clause of the contract; under pytest, parametrize over `CLAUSES` and call `run_clause`.
 
 Beyond the examples, every operation is cancelled at each of its awaits, and random histories of many clients are

@@ -9,7 +9,7 @@
     async with client.watch("/a", recursive=True) as changes: ...
     async with client.session(timeout_seconds=10) as session: ... ephemerals, as long as the block runs
 
-Semantics are ZooKeeper's, as docs/promises.md has them; errors are typed (`errors`).
+Semantics are ZooKeeper's, as docs/reference/promises.md has them; errors are typed (`errors`).
 """
 
 from virtuallog_database.client.client import DatabaseClient, Node, Session

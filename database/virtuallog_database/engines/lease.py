@@ -13,7 +13,7 @@ Its `prepare_read` returns at once, while by its own clock it may rely on the le
    its client only after `confirm`: once the holder has applied what was to be seen. Otherwise a later read at the holder
    could show an older state.
 
-The argument at length, with the order of events, is in docs/protocols/engines.md. Off until enabled; disabling it while a lease is in
+The argument at length, with the order of events, is in docs/internals/protocols/engines.md. Off until enabled; disabling it while a lease is in
 force ends renewals only, the lease itself ends as ever.
 
 Rejected: that `sync` returns at once, too. ZooKeeper's clients tell each other what they have read anywhere, and who syncs after that may see

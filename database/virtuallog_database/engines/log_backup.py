@@ -1,7 +1,7 @@
 """LogBackupEngine: copies the log elsewhere, range by range, before it is trimmed (SOSP'21, section 4).
 
 Replicas bid through the log for ranges that do not overlap. Who has a range reads it from the log, makes an archive of it (the same
-Parquet files as a closed segment's, docs/archive.md: one directory for each range), reads that back, compares, and says through the
+Parquet files as a closed segment's, docs/howto/archive.md: one directory for each range), reads that back, compares, and says through the
 log that it is done. The log is trimmed up to where everything is backed up, and no further, while this engine is enabled.
 
 Rules:

@@ -1,6 +1,6 @@
 """ACLs as ZooKeeper's rules say them, for the model: which are well formed, whom they let pass, what is shown of them.        Pure.
 
-Written from docs/zookeeper.md and ZooKeeper's own manual, not from `virtuallog_database.tree.acl`, which it is there to judge.
+Written from docs/reference/zookeeper.md and ZooKeeper's own manual, not from `virtuallog_database.tree.acl`, which it is there to judge.
 """
 
 from __future__ import annotations

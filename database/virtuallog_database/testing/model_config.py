@@ -1,6 +1,6 @@
 """The list of servers in /zookeeper/config, for the model: what `reconfig` makes of it.                                 Pure.
 
-Lines `server.N=ADDRESS`, in order of N, and a last one `version=HEX`, one higher with each change. Written from docs/zookeeper.md, "Reconfig and the list of
+Lines `server.N=ADDRESS`, in order of N, and a last one `version=HEX`, one higher with each change. Written from docs/reference/zookeeper.md, "Reconfig and the list of
 servers".
 """
 

@@ -1,7 +1,7 @@
 """Reading the tree: the applied state of one replica.
 
 Every method answers at once, from the local store; it sees all that this replica has applied, and nothing else, so it may be
-older than what others have been told (docs/promises.md). `identities` are those of whoever reads: rights are checked here.
+older than what others have been told (docs/reference/promises.md). `identities` are those of whoever reads: rights are checked here.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Offsets are places in the loglet `segment`. `known_tail` rides on almost every message: an offset below which everything
 is globally committed, as far as the sender knows; the receiver takes the maximum. It says nothing about seals.
-Delos, OSDI'20, section 4.2.1. docs/protocols/native.md has the table of who sends what, and what is durable before.
+Delos, OSDI'20, section 4.2.1. docs/internals/protocols/native.md has the table of who sends what, and what is durable before.
 """
 
 from __future__ import annotations

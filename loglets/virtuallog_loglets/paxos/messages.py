@@ -2,7 +2,7 @@
 
 The log is that of Apache Mesos: numbered positions, one value each, decided by Paxos. Position 0 never holds data of a user.
 `proposal` is a number that at most one proposer owns for a position: a replica promises a number only once. Every answer of a
-replica says which incarnation of its store speaks (docs/protocols/paxos.md, "Incarnations").
+replica says which incarnation of its store speaks (docs/internals/protocols/paxos.md, "Incarnations").
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Between positions of the log and offsets of the loglet that it is (docs/protocols/paxos.md).                       Pure."""
+"""Between positions of the log and offsets of the loglet that it is (docs/internals/protocols/paxos.md).                       Pure."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ members that it does not know of, and every member that has voted in slot k+1 du
 
 "Nothing accepted" is said only about that one slot, from state that cannot have been lost short of losing the disk. And a
 lost disk does not come back: who votes in a slot is a *store*, the data directory that the decision before the slot names
-for this member (`seat`, docs/protocols/metastore.md, "Seats"). So a new directory in the place of a lost one has no vote in any
+for this member (`seat`, docs/internals/protocols/metastore.md, "Seats"). So a new directory in the place of a lost one has no vote in any
 slot in which the lost one had, and a lost one that turns up again has none in later slots. Both still show and learn
 decisions: these are true, whoever repeats them.
 

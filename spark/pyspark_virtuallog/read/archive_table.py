@@ -5,7 +5,7 @@
             ^ first position that is not trimmed
 
 `spark.read.format("virtuallog")` reads archives as well, at the price of a source in Python: each row goes through a socket and is
-made anew by Java. This way costs a third of that (docs/performance.md), and an archive is checked as much: the manifest by its
+made anew by Java. This way costs a third of that (docs/results/performance.md), and an archive is checked as much: the manifest by its
 checksum in the chain, the footer of each file by its checksum in the manifest, both here, on the driver; each page by its own, by
 whoever reads it. It is for filesystems that Spark knows by the same URL as fsspec: `file://`, `hdfs://`, or `s3a://` for both.
 

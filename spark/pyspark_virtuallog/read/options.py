@@ -20,12 +20,12 @@ _NEEDS_SINGLE_SCAN: Final = (
     "PySpark up to 4.3.0 gives every further scan of the table only what the filters of one have left, without an error. If it is scanned "
     'once for each load(), say so: .option("singleScan", "true")'
 )
-"""Nobody but the user knows: a scan without a filter asks nothing of a source, and tasks of two scans look alike (docs/spark.md)."""
+"""Nobody but the user knows: a scan without a filter asks nothing of a source, and tasks of two scans look alike (docs/howto/spark.md)."""
 
 
 @attrs.frozen(kw_only=True)
 class ReadOptions:
-    """Of one reader, batch or stream. docs/spark.md says what each means for a user."""
+    """Of one reader, batch or stream. docs/howto/spark.md says what each means for a user."""
 
     cluster: str
     """Path of the cluster file, on the machine of the driver."""

@@ -1,6 +1,6 @@
 """Finds what is left of a log: the log itself, archives of its segments, backups of ranges, compactions of its database.
 
-Archives and backups have one format and one layout (docs/archive.md): a directory `CLUSTER-START-STOP` each, below a place, with
+Archives and backups have one format and one layout (docs/howto/archive.md): a directory `CLUSTER-START-STOP` each, below a place, with
 `-backup` behind it for a backup (not those of former versions). One without a manifest is not there: somebody was killed while he wrote it, or is at it.
 """
 

@@ -19,7 +19,7 @@ from virtuallog.contract.errors import InvalidSettingError
 
 @attrs.frozen(kw_only=True)
 class WriteOptions:
-    """Of one writer, batch or stream. docs/spark.md says what each means for a user."""
+    """Of one writer, batch or stream. docs/howto/spark.md says what each means for a user."""
 
     cluster: str
     """Path of the cluster file, on the machine of the driver."""

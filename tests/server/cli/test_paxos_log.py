@@ -1,4 +1,4 @@
-"""`virtuallog paxos-log`, as its manual tells it: docs/paxos-log.md is run, block by block."""
+"""`virtuallog paxos-log`, as its manual tells it: docs/howto/paxos-log.md is run, block by block."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def write(folder: Path, text: str) -> Path:
 
 
 def test_the_sample_file_lists_every_option_with_its_default(tmp_path: Path) -> None:
-    """docs/sample.toml, all of it commented in, says what an empty config says; and no option is missing."""
+    """docs/reference/sample.toml, all of it commented in, says what an empty config says; and no option is missing."""
     text = SAMPLE.read_text()
     spelled_out = re.sub(r"^#(?=[a-z_]+ = )", "", text, flags=re.MULTILINE)
     config = read_node_config(write(tmp_path, spelled_out))

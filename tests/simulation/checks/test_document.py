@@ -1,4 +1,4 @@
-"""docs/promises.md lists every check, by the name that a failing seed shows, and no other."""
+"""docs/reference/promises.md lists every check, by the name that a failing seed shows, and no other."""
 
 from __future__ import annotations
 

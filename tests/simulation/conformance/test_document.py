@@ -1,4 +1,4 @@
-"""docs/conformance.md: its code is that of the examples, its reports are those that the kit prints, its table is whole.
+"""docs/howto/write-a-loglet.md: its code is that of the examples, its reports are those that the kit prints, its table is whole.
 
 What depends on chance is not compared: numbers, times and sessions change whenever a message more or less is sent. To
 bring a report up to date, run the command that stands above it, in examples/.
@@ -98,7 +98,7 @@ async def test_the_program_keeps_every_clause(nursery: trio.Nursery, autojump_cl
     """Who copies the test gets one for each clause, and with the memory loglet all of them pass."""
     (program,) = PROGRAM
     names: dict[str, Any] = {}
-    exec(compile(program, "docs/conformance.md", "exec"), names)
+    exec(compile(program, "docs/howto/write-a-loglet.md", "exec"), names)
 
     for clause in names["CLAUSES"]:
         await names["test_clause"](clause, nursery, autojump_clock)

@@ -14,7 +14,7 @@ were read before anybody sealed. A sealed tail may grow, as entries land that no
 section 3.4); these may stand behind the seal, so that is no special case here. Batches are looked at entry by entry: a
 striped log interleaves them.
 
-Each contradiction has the name of the promise that it breaks; docs/promises.md has a table of them.
+Each contradiction has the name of the promise that it breaks; docs/reference/promises.md has a table of them.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
 
 Every position from start to stop is in one file, as an entry or in a gap; files are adjacent and in order. Whoever writes an
 archive keeps to this, whatever tool it is; who reads one refuses a version that it does not know, and passes over fields that
-it does not. docs/archive.md explains each field.
+it does not. docs/howto/archive.md explains each field.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ COLUMNS: Final[Mapping[str, str]] = {
     "gap": "string",
     "gap_stop": "int64",
 }
-"""Arrow's names of the types. docs/archive.md says what is in them."""
+"""Arrow's names of the types. docs/howto/archive.md says what is in them."""
 
 
 def checksum(content: bytes | memoryview) -> str:

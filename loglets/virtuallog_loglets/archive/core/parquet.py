@@ -3,7 +3,7 @@
 A reader fetches the footer once, then the bytes of the row group that it needs. Neither is believed: the footer has a checksum
 in the manifest, each page one of its own (CRC32), and the rows must cover exactly the positions that they are said to.
 
-What reads archives does not look at the metadata of a column chunk: pyarrow ends the process if that is damaged in some ways (docs/bugs.md),
+What reads archives does not look at the metadata of a column chunk: pyarrow ends the process if that is damaged in some ways (docs/internals/lessons.md),
 instead of raising an error. Where row groups are, the manifest says.
 """
 

@@ -6,7 +6,7 @@
        '------------------'---------------------------------'--------------------'   any REJECT, any failure
 
 It leads once everything that a quorum knows of is decided and known to the local replica: only then the sessions of all that
-came before are known, and reads go there. It never goes on with the number of a competitor (defect 3 of docs/sources.md).
+came before are known, and reads go there. It never goes on with the number of a competitor (defect 3 of docs/internals/sources.md).
 
 Source: Mesos, src/log/coordinator.cpp.
 """

@@ -4,7 +4,7 @@ Explicit promise; of what a quorum tells: what is decided is passed on as it is;
 written, or NOP; then everybody learns all of it.
 
 * A value is chosen once, when a quorum has promised: never two values for one position and number.
-* A tombstone says that a position is decided; it is passed on, and never written as a value (defect 7 of docs/sources.md).
+* A tombstone says that a position is decided; it is passed on, and never written as a value (defect 7 of docs/internals/sources.md).
 * Whoever answers a write with another decision is right: it was made with a higher number, or the position is truncated.
 * Answers that come twice, late, or never do no harm.
 

@@ -1,6 +1,6 @@
 """A coordinator while it leads: what clients want is put in an order, and they are told once it is decided.          Pure.
 
-Rules (docs/protocols/paxos.md, "Coordinator", says why):
+Rules (docs/internals/protocols/paxos.md, "Coordinator", says why):
 * What waits while a position is in flight (`writing.py`) shares the next one.
 * When the reign is over, what is in flight and what waits is *maybe*.
 * What may be wrong if it was over long ago is told once a quorum has denied that (`audience.py`).

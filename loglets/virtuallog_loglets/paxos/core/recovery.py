@@ -1,7 +1,7 @@
 """What a replica that does not vote makes of the answers to one round of `Recover`.                               Pure.
 
 Its store may be a new one in the place of one that was lost: then it has forgotten promises and values that others counted. So it asks all
-replicas, and takes over what a quorum of voting ones knows before it votes (docs/protocols/paxos.md, "Recovery"):
+replicas, and takes over what a quorum of voting ones knows before it votes (docs/internals/protocols/paxos.md, "Recovery"):
 
     EMPTY ---------------------------------.
       | everybody is EMPTY or STARTING     |

@@ -1,6 +1,6 @@
 """One replica of one log: acceptor and learner.                                                                    Pure.
 
-The rules are the table in docs/protocols/paxos.md, "Replica", one method for each request, in the same order. The request
+The rules are the table in docs/internals/protocols/paxos.md, "Replica", one method for each request, in the same order. The request
 changes the state at once; whoever drives the core lets no answer leave before everything that was changed for it, and before
 it, is durable.
 

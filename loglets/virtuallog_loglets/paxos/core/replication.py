@@ -1,10 +1,10 @@
 """How a coordinator that leads writes: one position in flight, sent until a quorum has accepted it.                 Pure.
 
-Rules (docs/protocols/paxos.md, "Coordinator", says why):
+Rules (docs/internals/protocols/paxos.md, "Coordinator", says why):
 * One position is in flight, and positions are consecutive.
 * A value is made once for a position: it is sent again as it is, to who has not accepted it.
 * Any refusal, and any position that somebody else has decided, ends the reign (`lost`).
-* Who does not vote now is no reason to stop: the same write is sent again (defect 4 of docs/sources.md).
+* Who does not vote now is no reason to stop: the same write is sent again (defect 4 of docs/internals/sources.md).
 
 Source: Mesos, src/log/coordinator.cpp.
 """

@@ -1,6 +1,6 @@
 """Counts the answers to one broadcast of a proposer.                                                              Pure.
 
-Three outcomes (docs/protocols/paxos.md, "Proposers"): a quorum that accepts, one that refuses, a quorum that does not vote.
+Three outcomes (docs/internals/protocols/paxos.md, "Proposers"): a quorum that accepts, one that refuses, a quorum that does not vote.
 Until then the round is undecided, and no answer is no answer.
 
 A vote counts only as long as nobody has said that its voter has a newer store: the newer one does not know what the older

@@ -13,7 +13,7 @@ yet. A tail is told only if everything below is known to be decided:
   learned a position with a hole below is of no such quorum: what others accepted there with that number may be another value.)
 
 A SEAL among the decided positions is the end. No position is open because a seal *bit* is not set: what makes the order of
-two reads matter elsewhere (docs/protocols/loglet.md) cannot go wrong here, as the seal has a position of its own.
+two reads matter elsewhere (docs/internals/protocols/loglet.md) cannot go wrong here, as the seal has a position of its own.
 """
 
 from __future__ import annotations

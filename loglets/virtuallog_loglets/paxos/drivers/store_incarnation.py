@@ -6,7 +6,7 @@ A replica that has forgotten a promise must not vote before it has recovered. So
     made in a data directory that never had one        founded = the version in which the directory joined
     lost: the directory had one, and it is gone        founded = the newest version, read from a majority now
 
-Until the latter is read, nothing is known about any log (docs/protocols/paxos.md, "Recovery").
+Until the latter is read, nothing is known about any log (docs/internals/protocols/paxos.md, "Recovery").
 """
 
 from __future__ import annotations

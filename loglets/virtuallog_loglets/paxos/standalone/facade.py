@@ -5,7 +5,7 @@
 
 Each call between replicas names the log and the replica that is meant, so one that got the address of another is refused.
 
-A directory that was lost and is made anew must be known to be another one (docs/protocols/paxos.md, "Incarnations"). There is no
+A directory that was lost and is made anew must be known to be another one (docs/internals/protocols/paxos.md, "Incarnations"). There is no
 register here that could count, so its number is the wall clock at its founding, in milliseconds. That assumes that a replica's clock is not
 set back beyond the founding of the directory that it has lost.
 """

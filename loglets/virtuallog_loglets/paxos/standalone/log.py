@@ -10,7 +10,7 @@ One process is one replica, and reads from it. Any of them may write, one at a t
 log elects nobody; its users do.
 
 Source: Mesos, `include/mesos/log/log.hpp`, `src/log/log.cpp`. Departures: a Writer that got None writes no more before it is
-started again (defect 3 of docs/sources.md); it may have several appends under way; what Mesos fails with texts are classes here.
+started again (defect 3 of docs/internals/sources.md); it may have several appends under way; what Mesos fails with texts are classes here.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ end of the loglet, which is its first hole, lies behind. Evidence that the place
 
 **Never a sealed tail.** That may grow afterwards, and somebody else may have read less, and ended the loglet there. The published
 text says to look at the tails of all sealed stripes, and to acknowledge what lies below; that loses an acknowledged entry
-(docs/protocols/striped.md, tests/loglets/striped/test_seals.py).
+(docs/internals/protocols/striped.md, tests/loglets/striped/test_seals.py).
 
 Facts once known stay true, so one that is found for an append serves all that wait.
 """

@@ -1,6 +1,6 @@
 """What a Zelos promises its clients: one order of writes, results as in ZooKeeper, reads that never go back.         Pure.
 
-The promises are those of docs/promises.md. Watches are in `zelos_watches.py`, sessions in `zelos_sessions.py`, what replicas
+The promises are those of docs/reference/promises.md. Watches are in `zelos_watches.py`, sessions in `zelos_sessions.py`, what replicas
 have among themselves in `zelos_replicas.py`.
 """
 

@@ -2,7 +2,7 @@
 
 No client sees most of it: a second value may be decided at a position that nobody reads any more, a promise may be taken
 back and nobody happens to ask. `Ledger` keeps what each store holds, by what was made durable in it, and drops it when the
-store is lost. A value that a quorum of stores holds with one number is *decided*, whoever knows it (docs/protocols/paxos.md).
+store is lost. A value that a quorum of stores holds with one number is *decided*, whoever knows it (docs/internals/protocols/paxos.md).
 
 What could really be compared is counted, as a look that sees nothing finds nothing.
 """

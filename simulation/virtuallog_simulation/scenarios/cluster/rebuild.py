@@ -4,7 +4,7 @@ The closed segments are native loglets, or striped over native ones. A log serve
 lets the chain name them. It may die in the middle of it, at a crash point of the rebuild. In the end everybody goes who had
 the segments in the beginning: what is left must be on the newcomers.
 
-Delos, OSDI'20, section 3.2; docs/protocols/virtual_log.md, "Rebuild".
+Delos, OSDI'20, section 3.2; docs/internals/protocols/virtual_log.md, "Rebuild".
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ operator is told is believed:
 Then nobody fails any more, and the rest must do everything: finish, drain one node more, decide, append, read all that was
 acknowledged, also while one node after the other is down. Live servers have caught up with each other some seconds later.
 
-docs/operating.md, "Add, replace, drain"; server/virtuallog_server/membership.
+docs/howto/operate.md, "Add, replace, drain"; server/virtuallog_server/membership.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Appends, trims and extensions go on. Whoever does the work may die in the middle of it, and the operator asks again. In the
 end the drained node goes for good, with its disks, and is missed by nobody.
 
-docs/operating.md, "Add, replace, drain"; server/virtuallog_server/membership/drain.py, server/virtuallog_server/node/join.py.
+docs/howto/operate.md, "Add, replace, drain"; server/virtuallog_server/membership/drain.py, server/virtuallog_server/node/join.py.
 """
 
 from __future__ import annotations

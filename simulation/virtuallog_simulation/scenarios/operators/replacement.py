@@ -12,7 +12,7 @@ What an operator is told is believed: a directory that was given up is gone, wha
 Then all servers come back, what was replaced is completed, and the second server is replaced after all, which must not be refused
 any more. All that was acknowledged is read, with one server of each group down.
 
-docs/operating.md, "Add, replace, drain"; server/virtuallog_server/membership/replace.py.
+docs/howto/operate.md, "Add, replace, drain"; server/virtuallog_server/membership/replace.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 `unseated`   the same for the register: the old directory must not vote in slots that the new one has voted in
 
 Who could still tell is down at that moment: only the old directory, and a node that was cut off all the while, are there. They
-look like a majority (`server/virtuallog_server/node/join.py`; docs/protocols/metastore.md, "Seats").
+look like a majority (`server/virtuallog_server/node/join.py`; docs/internals/protocols/metastore.md, "Seats").
 """
 
 from __future__ import annotations

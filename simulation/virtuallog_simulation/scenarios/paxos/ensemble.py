@@ -1,7 +1,7 @@
 """What stories about one bare paxos loglet share: its replicas on machines, clients that race, a watch on every store.
 
 A paxos loglet needs nobody to replace its coordinator: as long as a majority of its replicas lives, appends go on, and that
-is demanded at the end of each story (docs/protocols/paxos.md, "Coordinator").
+is demanded at the end of each story (docs/internals/protocols/paxos.md, "Coordinator").
 """
 
 from __future__ import annotations

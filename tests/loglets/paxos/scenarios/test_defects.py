@@ -1,4 +1,4 @@
-"""The defects of Mesos' log that ours must not have, by their numbers in docs/sources.md.
+"""The defects of Mesos' log that ours must not have, by their numbers in docs/internals/sources.md.
 
 A rule that nobody would miss is no rule. 1 and 2 lose what was acknowledged: these tests play their schedule twice, with the product as
 it is and with the rule taken out, when the same schedule must end with two values for one position. The tests of 3 to 7 are run

@@ -1,4 +1,4 @@
-"""Three real nodes and what they tell: the figures agree with what was done, and docs/metrics.md with the figures."""
+"""Three real nodes and what they tell: the figures agree with what was done, and docs/howto/monitor.md with the figures."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def check_places(nodes: list[Told], entries: int) -> None:
 
 
 def check_documented(nodes: list[Told], *, databases: bool = False) -> None:
-    """docs/metrics.md and /metrics name the same families, and agree about their types and labels. Counters with a label
+    """docs/howto/monitor.md and /metrics name the same families, and agree about their types and labels. Counters with a label
     have no samples before they have counted something, and gauges of what there may be none of have none then.
 
     `databases`: look at what servers of a database tell in addition, and at nothing else.

@@ -1,4 +1,4 @@
-"""The dashboard in docs/grafana.json asks for figures that exist."""
+"""The dashboard in docs/howto/grafana.json asks for figures that exist."""
 
 from __future__ import annotations
 
