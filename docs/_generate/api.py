@@ -87,14 +87,15 @@ def _defined(module: str, node: ast.stmt, name: str) -> str:
 
 def _signature(node: Function, name: str) -> str:
     word = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
-    manager = any("contextmanager" in ast.unparse(each) for each in node.decorator_list)
+    decorators = {ast.unparse(each) for each in node.decorator_list}
+    manager = "async with" if "asynccontextmanager" in decorators else "with" if "contextmanager" in decorators else ""
     returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
-    arguments = ast.unparse(node.args)
+    arguments = re.sub(r"(\w+: [^,=]+(?:\[[^=]*\])?)=", r"\1 = ", ast.unparse(node.args))
     line = f"{word} {name}({arguments}){returns}: ..."
     if len(line) > 100:
         parts = _split(arguments)
         line = f"{word} {name}(\n" + "".join(f"    {part},\n" for part in parts) + f"){returns}: ..."
-    with_ = "# use it with `async with` or `with`\n" if manager else ""
+    with_ = f"@{'async' if manager.startswith('async') else ''}contextmanager\n" if manager else ""
     return f"```python\n{with_}{line}\n```\n"
 
 
@@ -137,7 +138,7 @@ def _prose(text: str) -> str:
     out: list[str] = []
     in_section = False
     for line in text.splitlines():
-        if re.fullmatch(r"(Args|Raises|Returns|Yields|Cancel):", line):
+        if re.fullmatch(r"(Args|Raises|Returns|Yields|Cancel)( \([^)]*\))?:", line):
             out += ["", f"**{line[:-1]}**", ""]
             in_section = True
         elif in_section and (item := re.match(r"    (\w[\w, ]*): (.*)", line)):
@@ -147,4 +148,4 @@ def _prose(text: str) -> str:
         else:
             in_section = in_section and not line.strip()
             out.append(line)
-    return "\n".join(out).strip()
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(out)).strip()

@@ -56,10 +56,10 @@ def _shown(constant: Constant) -> str:
     value = value_of(constant.value, constant.module)
     if "BYTES" in constant.name:
         return _bytes(value)
-    if constant.name.endswith("SECONDS"):
-        return f"{value:g} s"
-    if constant.name.endswith("_MS"):
-        return f"{value:g} ms"
+    if "SECONDS" in constant.name:
+        return f"{value:,g} s"
+    if "_MS" in constant.name:
+        return f"{value:,} ms"
     if isinstance(value, int) and value >= 1 << 24:
         return _power(value) if not isinstance(constant.value, ast.Constant) else f"{value:,}"
     return f"{value:,}"
@@ -69,7 +69,7 @@ def _bytes(value: float) -> str:
     for size, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if value >= size and value % size == 0:
             return f"{value // size:,} {unit}"
-    return f"{value:,} bytes"
+    return "1 byte" if value == 1 else f"{value:,} bytes"
 
 
 def _power(value: int) -> str:
