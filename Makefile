@@ -27,6 +27,7 @@
 #                 what was compacted; some six minutes, needs Java; FILL=1 as above
 #   make spark-stream  2,000,000 entries of a live log to Parquet by a stream of Spark, whose driver is killed three times, and a node once; needs Java,
 #                 ten minutes; `make spark-stream FILL=1` puts the tables into docs/, ARGUMENTS="--entries 100000 --seconds 60" for a smaller one
+#   make docs     writes the generated pages of docs/reference, then builds the site in docs/_build/html; a dead link is an error
 #   make setup    builds .venv and stops
 
 BIN := .venv/bin
@@ -38,7 +39,7 @@ SEEDS ?= $(if $(MINUTES),,1..2000)
 SCENARIO ?= cluster
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify fix sim hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zookeeper zelos spark spark-bench spark-compact spark-stream setup
+.PHONY: help demo docs test verify fix sim hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zookeeper zelos spark spark-bench spark-compact spark-stream setup
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -67,6 +68,11 @@ test: verify
 fix: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: setup
+	$(BIN)/python -m docs._generate
+	$(BIN)/python -m sphinx -W --keep-going -n -q -b html -d docs/_build/trees docs docs/_build/html
+	@echo docs/_build/html/index.html
 
 sim: setup
 	$(BIN)/virtuallog simulate --scenario $(SCENARIO) \
@@ -116,8 +122,12 @@ spark-stream: setup | $(OUT)
 	@cat $(OUT)/spark-stream.md
 	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/results/measurements.md)
 
+PROGRAM_swap := swaps.swap
+PROGRAM_kill := failover.kill
+PROGRAM_hosts := failover.hosts
+PROGRAM_churn := churn.churn
 swap kill hosts churn: setup | $(OUT)
-	$(BIN)/python -m bench.$@ --picture $(OUT)/$@.png --markdown $(ARGUMENTS) > $(OUT)/$@.md
+	$(BIN)/python -m virtuallog_lab.experiments.$(PROGRAM_$@) --picture $(OUT)/$@.png --markdown $(ARGUMENTS) > $(OUT)/$@.md
 	@cat $(OUT)/$@.md
 	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/results/measurements.md)
 

@@ -20,7 +20,8 @@ html_theme = "furo"
 html_title = "virtuallog"
 html_show_sourcelink = False
 html_copy_source = False
-html_theme_options = {"source_repository": ""}
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 
 DOCS: Final = Path(__file__).parent
 _LINK: Final = re.compile(r"(?<!!)\[([^\]]+)\]\((\.\./[^)\s]+)\)")

@@ -90,13 +90,20 @@ def _signature(node: Function, name: str) -> str:
     decorators = {ast.unparse(each) for each in node.decorator_list}
     manager = "async with" if "asynccontextmanager" in decorators else "with" if "contextmanager" in decorators else ""
     returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
-    arguments = re.sub(r"(\w+: [^,=]+(?:\[[^=]*\])?)=", r"\1 = ", ast.unparse(node.args))
+    arguments = ", ".join(_spaced(each) for each in _split(ast.unparse(node.args)))
     line = f"{word} {name}({arguments}){returns}: ..."
     if len(line) > 100:
         parts = _split(arguments)
         line = f"{word} {name}(\n" + "".join(f"    {part},\n" for part in parts) + f"){returns}: ..."
     with_ = f"@{'async' if manager.startswith('async') else ''}contextmanager\n" if manager else ""
     return f"```python\n{with_}{line}\n```\n"
+
+
+def _spaced(argument: str) -> str:
+    """With spaces around the `=` of a default, if there is an annotation."""
+    name, colon, rest = argument.partition(": ")
+    annotation, equals, default = rest.rpartition("=")
+    return f"{name}: {annotation} = {default}" if colon and equals else argument
 
 
 def _split(arguments: str) -> list[str]:
@@ -109,7 +116,7 @@ def _split(arguments: str) -> list[str]:
             current = ""
         else:
             current += letter
-    return [*parts, current.strip()]
+    return [part for part in (*parts, current.strip()) if part]
 
 
 def _members(node: ast.ClassDef) -> str:

@@ -5,8 +5,17 @@ from __future__ import annotations
 import ast
 from typing import Final
 
-
-from docs._generate.source import WRITTEN, Unknown, cell, class_of, docstring, documented, first_paragraph, table, value_of
+from docs._generate.source import (
+    WRITTEN,
+    UnknownValueError,
+    cell,
+    class_of,
+    docstring,
+    documented,
+    first_paragraph,
+    table,
+    value_of,
+)
 from virtuallog.contract.provider import SupportsSettings
 from virtuallog.plugins import loglet_providers
 
@@ -43,7 +52,11 @@ def page() -> str:
 def _rows(module: str, node: ast.ClassDef) -> list[tuple[str, str, str, str]]:
     rows = []
     for field, doc in documented(node.body):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and not field.target.id.startswith("_"):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and not field.target.id.startswith("_")
+        ):
             name, default = _name_and_default(module, field)
             rows.append((f"`{name}`", f"`{ast.unparse(field.annotation)}`".replace("|", "\\|"), default, cell(doc)))
     return rows
@@ -62,7 +75,7 @@ def _name_and_default(module: str, field: ast.AnnAssign) -> tuple[str, str]:
         return name, ""
     try:
         return name, _toml(value_of(value, module))
-    except Unknown as unknown:
+    except UnknownValueError as unknown:
         return name, f"`{unknown}`"
 
 

@@ -32,7 +32,9 @@ def page() -> str:
     for root, meaning in ROOTS.items():
         module, _ = found[root]
         text += f"## {root}\n\n`{module}.{root}`: {meaning}\n\n"
-        below = sorted(name for name in found if name != root and root in _ancestors(name, parents) and name not in ROOTS)
+        below = sorted(
+            name for name in found if name != root and root in _ancestors(name, parents) and name not in ROOTS
+        )
         for name in below:
             module, node = found[name]
             text += f"### {name}\n\n`{module}`\n\n{docstring(node)}\n\n"

@@ -7,7 +7,17 @@ import re
 from itertools import groupby
 from typing import Final
 
-from docs._generate.source import PACKAGES, WRITTEN, Constant, Unknown, cell, constants, module_names, table, value_of
+from docs._generate.source import (
+    PACKAGES,
+    WRITTEN,
+    Constant,
+    UnknownValueError,
+    cell,
+    constants,
+    module_names,
+    table,
+    value_of,
+)
 
 BOUND: Final = re.compile(
     r"_(MAX|MIN|BYTES|SECONDS|MS|COUNT|LIMIT|KEPT|PLACES|POSITIONS|TICKS|DEFAULT|AT_ONCE|PER_SECOND)$"
@@ -23,11 +33,13 @@ the code. [Bounds](../concepts/bounds.md) tells what happens at a bound, and whi
 
 def page() -> str:
     """All bounds, by package and room."""
-    found = [each for module in module_names(*PACKAGES) if _counts(module) for each in constants(module) if _is_bound(each)]
+    found = [
+        each for module in module_names(*PACKAGES) if _counts(module) for each in constants(module) if _is_bound(each)
+    ]
     text = WRITTEN + HEAD
     for room, rows in groupby(found, key=_room):
-        lines = [(f"`{row.name}`", _shown(row), f"`{_inner(row)}`", cell(row.doc)) for row in rows]
-        text += f"## {room}\n\n{table(('constant', 'value', 'module', 'reason'), lines)}\n"
+        lines = [(f"`{row.name}`", _shown(row), cell(row.doc), f"`{_inner(row)}`") for row in rows]
+        text += f"## {room}\n\n{table(('constant', 'value', 'reason', 'module'), lines)}\n"
     return text
 
 
@@ -38,7 +50,7 @@ def _counts(module: str) -> bool:
 def _is_bound(constant: Constant) -> bool:
     try:
         value = value_of(constant.value, constant.module)
-    except Unknown:
+    except UnknownValueError:
         return False
     return bool(BOUND.search(constant.name)) and isinstance(value, int | float) and not isinstance(value, bool)
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import attrs
 from prometheus_client import CollectorRegistry
 
-from docs._generate.source import PACKAGES, WRITTEN, Unknown, cell, module_names, parsed, table, value_of
+from docs._generate.source import PACKAGES, WRITTEN, UnknownValueError, cell, module_names, parsed, table, value_of
 from virtuallog_server.process.console.process_metrics import process_collectors
 
 HEAD: Final = """# Metrics
@@ -131,7 +131,7 @@ class _Reader:
         if name in KINDS:
             try:
                 yield self._told(call, names)
-            except (Unknown, IndexError):
+            except (UnknownValueError, IndexError):
                 return
         elif helper is not None:
             bound = dict(zip((each.arg for each in helper.args.args), call.args, strict=False))
@@ -144,7 +144,7 @@ class _Reader:
     def _value(self, node: ast.expr, names: dict[str, Any]) -> Any:
         try:
             return value_of(node, self.module, names)
-        except Unknown:
+        except UnknownValueError:
             return node
 
     def _helper(self, name: str) -> ast.FunctionDef | None:
@@ -155,7 +155,7 @@ class _Reader:
         name, at = value_of(arguments[0], self.module, names), 2 if constructor == "MetricFamily" else 1
         meaning = value_of(arguments[at], self.module, names)
         if not isinstance(name, str) or not name.startswith("virtuallog_") or not isinstance(meaning, str):
-            raise Unknown(str(name))
+            raise UnknownValueError(str(name))
         kind, labels = KINDS[constructor], ()
         if constructor == "MetricFamily":
             kind = ast.unparse(arguments[1]).rpartition(".")[2].lower()

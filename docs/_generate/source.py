@@ -37,7 +37,7 @@ _OPERATORS: Final = {
 }
 
 
-class Unknown(ValueError):
+class UnknownValueError(ValueError):
     """The value of an expression cannot be told without running the program."""
 
 
@@ -122,7 +122,7 @@ def value_of(node: ast.expr, module: str, names: dict[str, Any] | None = None) -
         names: values of local names.
 
     Raises:
-        Unknown: it is none.
+        UnknownValueError: it is none.
     """
     names = names or {}
     match node:
@@ -149,7 +149,7 @@ def value_of(node: ast.expr, module: str, names: dict[str, Any] | None = None) -
             where = _scope(module).get(base)
             if isinstance(where, str) and is_module(where):
                 return _imported(_scope(where).get(name), where)
-    raise Unknown(ast.unparse(node))
+    raise UnknownValueError(ast.unparse(node))
 
 
 def _imported(found: ast.expr | str | None, module: str) -> Any:
@@ -159,7 +159,7 @@ def _imported(found: ast.expr | str | None, module: str) -> Any:
         where, _, name = found.partition(":")
         if is_module(where):
             return _imported(_scope(where).get(name), where)
-    raise Unknown(str(found))
+    raise UnknownValueError(str(found))
 
 
 def classes(*packages: str) -> Iterator[tuple[str, ast.ClassDef]]:
@@ -180,7 +180,7 @@ def docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunct
 
 def first_paragraph(text: str) -> str:
     """In one line."""
-    return " ".join(text.split("\n\n")[0].split())
+    return " ".join(text.split("\n\n", maxsplit=1)[0].split())
 
 
 def cell(text: str) -> str:
