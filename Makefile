@@ -93,7 +93,7 @@ paxos: setup | $(OUT)
 
 OPERATIONS ?= 20000
 zelos: setup
-	$(BIN)/python -m tests.zelos --operations $(OPERATIONS)
+	$(BIN)/python -m tests.interop --operations $(OPERATIONS)
 
 spark: setup
 	$(BIN)/pytest -m long tests/spark tests/lab/test_spark_compact.py
