@@ -29,6 +29,7 @@
 #                 what was compacted; some six minutes, needs Java; FILL=1 as above
 #   make spark-stream  2,000,000 entries of a live log to Parquet by a stream of Spark, whose driver is killed three times, and a node once; needs Java,
 #                 ten minutes; `make spark-stream FILL=1` puts the tables into docs/, ARGUMENTS="--entries 100000 --seconds 60" for a smaller one
+#   make docs     writes the generated pages of docs/reference, then builds the site in docs/_build/html; a dead link is an error
 #   make setup    builds .venv and stops
 
 BIN := .venv/bin
@@ -40,7 +41,7 @@ SEEDS ?= $(if $(MINUTES),,1..2000)
 SCENARIO ?= cluster
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test long verify fix sim hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zookeeper zelos spark spark-bench spark-compact spark-stream setup
+.PHONY: help demo docs quick test long verify fix sim hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zookeeper zelos spark spark-bench spark-compact spark-stream setup
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -79,6 +80,11 @@ fix: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: setup
+	$(BIN)/python -m docs._generate
+	$(BIN)/python -m sphinx -W --keep-going -n -q -b html -d docs/_build/trees docs docs/_build/html
+	@echo docs/_build/html/index.html
+
 sim: setup
 	$(BIN)/virtuallog simulate --scenario $(SCENARIO) \
 	    $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS)) $(if $(MINUTES),--minutes $(MINUTES))) $(ARGUMENTS)
@@ -98,7 +104,7 @@ paxos: setup | $(OUT)
 
 OPERATIONS ?= 20000
 zelos: setup
-	$(BIN)/python -m tests.zelos --operations $(OPERATIONS)
+	$(BIN)/python -m tests.interop --operations $(OPERATIONS)
 
 spark: setup
 	$(BIN)/pytest -m long tests/spark tests/lab/test_spark_compact.py
@@ -110,7 +116,7 @@ swaps: setup | $(OUT)
 	$(BIN)/python -m virtuallog_lab.experiments.appends.append --loglet striped --outstanding 256 --rounds 3 > $(OUT)/append-striped.md
 	$(BIN)/python -m virtuallog_lab.experiments.stripes --picture $(OUT)/stripes.png --markdown > $(OUT)/stripes.md
 	@cat $(OUT)/swaps.md $(OUT)/delos.md $(OUT)/append-striped.md $(OUT)/stripes.md
-	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/swaps.md docs/performance.md)
+	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/results/swaps.md docs/results/performance.md)
 
 TESTS ?= kazoo.tests
 kazoo: setup | $(OUT)
@@ -119,34 +125,38 @@ kazoo: setup | $(OUT)
 $(OUT):
 	mkdir -p $@
 
-# The parts of docs/measurements.md. A table that says that the history was wrong ends `make chaos`.
+# The parts of docs/results/measurements.md. A table that says that the history was wrong ends `make chaos`.
 chaos: swap kill hosts peers
 
 spark-stream: setup | $(OUT)
 	$(BIN)/python -m virtuallog_lab.experiments.spark_stream.stream --markdown $(ARGUMENTS) > $(OUT)/spark-stream.md
 	@cat $(OUT)/spark-stream.md
-	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/measurements.md)
+	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/results/measurements.md)
 
+PROGRAM_swap := swaps.swap
+PROGRAM_kill := failover.kill
+PROGRAM_hosts := failover.hosts
+PROGRAM_churn := churn.churn
 swap kill hosts churn: setup | $(OUT)
-	$(BIN)/python -m bench.$@ --picture $(OUT)/$@.png --markdown $(ARGUMENTS) > $(OUT)/$@.md
+	$(BIN)/python -m virtuallog_lab.experiments.$(PROGRAM_$@) --picture $(OUT)/$@.png --markdown $(ARGUMENTS) > $(OUT)/$@.md
 	@cat $(OUT)/$@.md
-	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/measurements.md)
+	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/results/measurements.md)
 
 spark-bench: setup | $(OUT)
 	$(BIN)/python -m virtuallog_lab.experiments.spark_scan.scan --picture $(OUT)/spark.png --markdown $(ARGUMENTS) > $(OUT)/spark.md
 	@cat $(OUT)/spark.md
-	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/measurements.md)
+	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/results/measurements.md)
 
 spark-compact: setup | $(OUT)
 	$(BIN)/python -m virtuallog_lab.experiments.spark_compact.compact --markdown $(ARGUMENTS) > $(OUT)/spark-compact.md
 	@cat $(OUT)/spark-compact.md
-	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/measurements.md)
+	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/results/measurements.md)
 
-# The database beside ZooKeeper, which has to be here; docs/performance.md. Needs the scripts in PEERS.
+# The database beside ZooKeeper, which has to be here; docs/results/performance.md. Needs the scripts in PEERS.
 zookeeper: setup | $(OUT)
 	$(BIN)/python -m virtuallog_lab.experiments.database.zookeeper_comparison --peers-dir $(PEERS) --picture $(OUT)/beside-zookeeper.png --markdown $(ARGUMENTS) > $(OUT)/beside-zookeeper.md
 	@cat $(OUT)/beside-zookeeper.md
-	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/performance.md)
+	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/results/performance.md)
 
 peers: setup | $(OUT)
 	$(BIN)/python -m virtuallog_lab.experiments.contestants.peers $(if $(wildcard $(PEERS)),--peers-dir $(PEERS)) --markdown $(ARGUMENTS) > $(OUT)/$@.md

@@ -2,7 +2,7 @@
 
 It survives everything that its node comes back from with its disk: a crash, a pause, a cut cable. While the node is
 away nobody can seal, so the chain waits for it. `virtuallog conformance single_copy_loglet:SingleCopyProvider` (run in
-this directory) says whether it keeps the contract; docs/conformance.md walks through the report.
+this directory) says whether it keeps the contract; docs/howto/write-a-loglet.md walks through the report.
 
     client  SingleCopyLoglet      one call for each operation
     node    SingleCopyServer      one request at a time: change the model, write, answer

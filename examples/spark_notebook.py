@@ -1,7 +1,7 @@
 # %% [markdown]
 # # The log as a table of Spark
 # Step through the cells in VS Code or Jupyter (with jupytext), or run all of them: `python examples/spark_notebook.py`. It needs
-# `pip install "virtuallog[spark,archive]"` and Java 17 or newer. What each option means is in docs/spark.md.
+# `pip install "virtuallog[spark,archive]"` and Java 17 or newer. What each option means is in docs/howto/spark.md.
 
 # %% A folder for everything, and how much is written
 import atexit

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
+import tomllib
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
+
+from docs._generate.pages import FOLDER, PAGES
+from tests.browser import find_browser, open_browser
 from tests.source_tree import ROOT, SHIPPED, documents, modules, pyproject
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -75,6 +84,49 @@ def test_every_document_is_reachable_from_the_readme() -> None:
 
     written = {path for path in documents() if not path.is_relative_to("newsfragments")}
     assert written - seen == set()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_generated_pages_are_those_of_the_code(name: str) -> None:
+    """`python -m docs._generate` has been run since the code was changed."""
+    assert (FOLDER / f"{name}.md").read_text() == PAGES[name](), "make docs"
+
+
+def test_no_folder_of_documents_is_long() -> None:
+    """At most twenty pages side by side, so that a reader finds one by its name."""
+    folders = {path.parent for path in documents() if path.parts[0] == "docs"}
+
+    assert [str(folder) for folder in folders if len([*(ROOT / folder).glob("*.md")]) > 20] == []
+
+
+def test_lessons_quote_bugs_that_are_recorded() -> None:
+    """Each example in docs/internals/lessons.md is a row of docs/internals/bugs.toml, and each row says all that it must."""
+    bugs = tomllib.loads((ROOT / "docs/internals/bugs.toml").read_text())["bug"]
+    quoted = re.findall(r"^\* (\d+): ", (ROOT / "docs/internals/lessons.md").read_text(), re.MULTILINE)
+
+    assert [bug["number"] for bug in bugs] == list(range(1, len(bugs) + 1))
+    assert all(bug[field] for bug in bugs for field in ("found_by", "evidence", "what", "belief"))
+    assert len(quoted) >= 30
+    assert {int(number) for number in quoted} <= {bug["number"] for bug in bugs}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("sphinx") is None, reason="needs the dependency group docs")
+def test_site_builds_without_warnings(tmp_path: Path) -> None:
+    """As `make docs` builds it: every link within it leads somewhere; and a browser shows it without asking the network."""
+    options = ["-W", "--keep-going", "-n", "-q", "-b", "html", "-d", str(tmp_path / "trees")]
+    command = [sys.executable, "-m", "sphinx", *options, str(ROOT / "docs"), str(tmp_path / "site")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    browser = find_browser()
+    if browser is not None:
+        with open_browser(browser) as opened:
+            opened.load(tmp_path / "site" / "index.html")
+            assert opened.complaints == []
+            assert [each for each in opened.requests if not each.startswith(("file:", "data:"))] == []
+            assert opened.evaluate("document.querySelectorAll('article a.reference.internal').length") >= 8
+    shutil.rmtree(tmp_path / "site")
 
 
 def test_newsfragments_are_named_as_towncrier_expects() -> None:

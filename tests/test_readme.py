@@ -1,123 +1,35 @@
-"""The README is run, as somebody would paste it: its shell commands and Python examples in order.
-
-Blocks marked `sh` and `python` are run, `text` blocks are what the commands before them print. The `make` commands are
-not run here: whoever runs this test has. The nodes listen on free ports, as this machine may run a cluster already.
-"""
+"""The README and the tutorial are run, as a reader would paste them."""
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import attrs
 import pytest
 
-from tests.free_ports import free_ports
+from tests.documented_commands import Clusters, open_clusters, run_document
 from tests.source_tree import ROOT
-
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PATIENCE_SECONDS = 120
-"""For a machine that is busy with other things; the commands take a few seconds."""
 
 pytestmark = pytest.mark.processes
 
 
-@attrs.frozen
-class Block:
-    kind: str
-    text: str
-
-
-def blocks() -> list[Block]:
-    found = [Block(*match.groups()) for match in BLOCK.finditer((ROOT / "README.md").read_text())]
-    return [block for block in found if not block.text.startswith(("make ", "git "))]
-
-
-@attrs.frozen
-class Shell:
-    """A terminal in an empty folder, with `virtuallog` on its path."""
-
-    folder: Path
-    environment: dict[str, str]
-
-    def run(self, script: str) -> str:
-        """What `script` prints; fails at its first command that fails. What it exports is there for the next one."""
-        session = f"touch exports; . ./exports\n{script}\nexport -p >exports"
-        command = ["bash", "-euo", "pipefail", "-c", session]
-        done = subprocess.run(
-            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False,
-            timeout=PATIENCE_SECONDS, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-        assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
-
-
-@attrs.define
-class Clusters:
-    """What `virtuallog up` starts, each in a terminal of its own, on other ports than those that the README names."""
-
-    shell: Shell
-    ports: dict[str, str]
-    running: list[subprocess.Popen[bytes]] = attrs.field(factory=list)
-
-    def moved(self, text: str) -> str:
-        """The text with those ports."""
-        return re.sub(r"\b[0-9]{4}\b", lambda found: self.ports.get(found[0], found[0]), text)
-
-    def up(self, command: str) -> None:
-        """Start one, and return once it is ready."""
-        folder = command.split("--data ")[1].split(maxsplit=1)[0]
-        named = command if "--base-port" in command else f"{command} --base-port 7001"
-        with (self.shell.folder / f"{folder}.log").open("wb") as log:
-            started = subprocess.Popen(
-                ["bash", "-c", f"exec {self.moved(named)}"],
-                cwd=self.shell.folder,
-                env=self.shell.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-        self.running.append(started)
-        self.shell.run(f"until [ -e {folder}/cluster.toml ]; do sleep 0.1; done")
-
-    def down(self) -> None:
-        for cluster in self.running:
-            cluster.terminate()
-        for cluster in self.running:
-            assert cluster.wait(PATIENCE_SECONDS) in {0, -15}
-
-
 @pytest.fixture
 def clusters(tmp_path: Path) -> Iterator[Clusters]:
-    """A shell, and beside it the clusters that the README's own commands start."""
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    first = free_ports(9)
-    named = [*range(7001, 7004), *range(7101, 7104), *range(2181, 2184)]
-    ports = {str(port): str(first + number) for number, port in enumerate(named)}
-    made = Clusters(Shell(tmp_path, environment), ports)
-    try:
-        yield made
-    finally:
-        made.down()
+    """A shell in an empty folder, and clusters beside it."""
+    with open_clusters(tmp_path) as opened:
+        yield opened
 
 
 def test_readme_does_what_it_says(clusters: Clusters) -> None:
     """Three nodes, appends, a live swap, and everything appended is still there; the same from Python; ZooKeeper's clients."""
-    shell, printed, found = clusters.shell, "", blocks()
-    for block in found:
-        if block.text.startswith("virtuallog up"):
-            clusters.up(block.text.strip())
-        elif block.kind == "sh":
-            printed = shell.run(block.text)
-        elif block.kind == "python":
-            (shell.folder / "example.py").write_text(clusters.moved(block.text))
-            printed = shell.run(f"{sys.executable} example.py")
-        elif block.kind == "text":
-            assert printed.endswith(block.text)
+    kinds = run_document(ROOT / "README.md", clusters)
 
-    kinds = [block.kind for block in found]
     assert kinds == ["sh", "sh", "text", "python", "text", "sh", "python", "text", "sh", "text", "sh", "text"]
+
+
+def test_tutorial_does_what_it_says(clusters: Clusters) -> None:
+    """Three nodes, Python, two swaps, one while a program appends, a node that is killed, kazoo, and nothing is left."""
+    kinds = run_document(ROOT / "docs/tutorial/first-hour.md", clusters)
+
+    assert kinds == ["sh", "sh", "python", "text", "sh", "python", "text", "sh", "sh", "python", "text", "sh"]
+    assert not (clusters.shell.folder / "hour").exists()

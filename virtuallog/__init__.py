@@ -3,7 +3,7 @@
     async with connect("cluster/cluster.toml") as log:
         await log.append(b"entry")
 
-The contract of a loglet is in `virtuallog.contract.loglet`, the picture of the whole in docs/architecture.md.
+The contract of a loglet is in `virtuallog.contract.loglet`, the picture of the whole in docs/concepts/architecture.md.
 """
 
 from virtuallog.blocking import BlockingLog, connect_blocking

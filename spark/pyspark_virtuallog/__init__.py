@@ -1,4 +1,4 @@
-"""The log as a table of Spark: `spark.read.format("virtuallog")`, documented in docs/spark.md.
+"""The log as a table of Spark: `spark.read.format("virtuallog")`, documented in docs/howto/spark.md.
 
 Spark imports every package whose name begins with `pyspark_`, no matter what a query reads, and
 asks it for `DefaultSource`. So this module imports nothing, and provides its names lazily.

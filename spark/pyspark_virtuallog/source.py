@@ -25,7 +25,7 @@ NAME: Final = "virtuallog"
 
 
 class DefaultSource(DataSource):
-    """A log as a table. docs/spark.md is its page for users."""
+    """A log as a table. docs/howto/spark.md is its page for users."""
 
     @classmethod
     def name(cls) -> str:

@@ -60,7 +60,7 @@ def test_another_loglet_is_compared_with_the_native_one() -> None:
 def test_tables_take_the_place_of_earlier_ones_in_a_document(tmp_path: Path) -> None:
     """Text around the marks stays; a document without marks is refused."""
     page = tmp_path / "page.md"
-    page.write_text(Path("docs/performance.md").read_text())
+    page.write_text(Path("docs/results/performance.md").read_text())
     put_into(page, "| old |")
     put_into(page, "| new |")
     put_into(page, "| paxos |", "--loglet paxos ")

@@ -1,4 +1,4 @@
-"""An operator: real nodes on this machine, and the commands of docs/operating.md against them.
+"""An operator: real nodes on this machine, and the commands of docs/howto/operate.md against them.
 
 Nodes are processes, as `up` and `serve` start them. The commands run in this process, since each would need most of a second to begin.
 """

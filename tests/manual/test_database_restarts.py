@@ -1,4 +1,4 @@
-"""docs/operating.md, "Start", "Look", "A database on the log", "Upgrade": one cluster with a database, through all of it."""
+"""docs/howto/operate.md, "Start", "Look", "A database on the log", "Upgrade": one cluster with a database, through all of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/operating.md, "Add, replace, drain", the kinds of loglets, "When the MetaStore is lost", "When a loglet is lost for good": one
+"""docs/howto/operate.md, "Add, replace, drain", the kinds of loglets, "When the MetaStore is lost", "When a loglet is lost for good": one
 cluster, through all of it."""
 
 from __future__ import annotations

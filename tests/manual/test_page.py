@@ -1,4 +1,4 @@
-"""Every command of docs/operating.md is run by a test: those of this folder, or one that is named here."""
+"""Every command of docs/howto/operate.md is run by a test: those of this folder, or one that is named here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 from tests.source_tree import ROOT
 from virtuallog_server.cli.program import main
 
-PAGE: Final = (ROOT / "docs" / "operating.md").read_text()
+PAGE: Final = (ROOT / "docs/howto/operate.md").read_text()
 HERE: Final = Path(__file__).parent
 ELSEWHERE: Final = {
     "archive": "tests/loglets/archive/test_processes.py",

@@ -132,7 +132,7 @@ async def test_edits_that_make_no_sense_are_refused(autojump_clock: MockClock) -
 
 
 async def test_an_operator_edits_a_file(tmp_path: Path, autojump_clock: MockClock) -> None:
-    """An edited file is imported in place of the original, which stays (docs/operating.md)."""
+    """An edited file is imported in place of the original, which stays (docs/howto/operate.md)."""
     async with world() as w:
         await lost_world(w)
         original, edited = tmp_path / "register", tmp_path / "edited"

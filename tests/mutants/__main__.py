@@ -1,4 +1,4 @@
-"""`python -m tests.mutants`: hunts every planted bug, and prints the table of docs/testing.md."""
+"""`python -m tests.mutants`: hunts every planted bug, and prints the table of docs/internals/testing.md."""
 
 from __future__ import annotations
 

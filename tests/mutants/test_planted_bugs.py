@@ -15,7 +15,7 @@ from tests.mutants.catalogue import MUTANTS, hunt
 from tests.mutants.mutant import Mutant
 from virtuallog_simulation.runs.runner import run_seed
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "testing.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "internals" / "testing.md"
 LONG: Final = frozenset(
     {
         "a delete is not told to who watches the parent",
@@ -109,7 +109,7 @@ def test_names_are_not_used_twice() -> None:
 
 
 def test_the_document_lists_all_planted_bugs() -> None:
-    """docs/testing.md, section "Planted bugs": the output of `python -m tests.mutants`."""
+    """docs/internals/testing.md, section "Planted bugs": the output of `python -m tests.mutants`."""
     assert [row[1].strip() for row in _rows()] == [mutant.name for mutant in MUTANTS]
 
 

@@ -1,4 +1,4 @@
-"""Bugs that the simulator has found, without it: one small story per row of docs/bugs.md that names
+"""Bugs that the simulator has found, without it: one small story per row of docs/internals/lessons.md that names
 no other test."""
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def test_a_stream_has_no_end_and_takes_no_filters(name: str) -> None:
 
 
 def test_filters_are_taken_from_those_who_scan_once() -> None:
-    """Others would get fewer rows than there are, without an error: nothing tells a second scan from the first (docs/spark.md)."""
+    """Others would get fewer rows than there are, without an error: nothing tells a second scan from the first (docs/howto/spark.md)."""
     assert batch_options({"cluster": "c.toml", "pushdown": "true", "singleScan": "true"}).pushdown
     assert not batch_options({"cluster": "c.toml", "singleScan": "true"}).pushdown
 

@@ -1,4 +1,4 @@
-"""docs/spark.md says what there is."""
+"""docs/howto/spark.md says what there is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark_virtuallog.read.schema import SCHEMA
 from pyspark_virtuallog.write import options as write_options
 from tests.source_tree import ROOT
 
-PAGE = (ROOT / "docs/spark.md").read_text()
+PAGE = (ROOT / "docs/howto/spark.md").read_text()
 
 
 def first_cells(heading: str) -> str:
@@ -48,7 +48,7 @@ def test_what_commands_say_is_what_is_tested() -> None:
     """Each line of the table of their failures, with its exit code, is one that tests of bad input wait for."""
     table = PAGE.split("### When a command fails\n")[1].split("\n## ")[0]
     told = {(int(code), words) for code, words in re.findall(r"^\| .* \| (\d) \| `(.*)` \|$", table, re.MULTILINE)}
-    source = "".join((ROOT / f"tests/spark/{name}.py").read_text() for name in ("test_bad_input", "test_ending"))
+    source = "".join((ROOT / f"tests/spark/{name}.py").read_text() for name in ("test_bad_input", "test_command_exit"))
 
     assert len(told) > 10
     assert [words for _, words in told if f'"{words}"' not in source] == []

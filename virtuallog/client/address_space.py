@@ -33,7 +33,7 @@ from virtuallog.reconfiguration.core import chain_change
 # FOLDED from virtuallog.deputies: What a client that may not do something itself asks a node for.
 #
 # With TLS, a certificate of the role `client` does for appends and reads. To complete a seal, a repair or a trim that
-# somebody left half done takes more (docs/security.md): nodes do it, and a client waits, or asks one here.
+# somebody left half done takes more (docs/howto/secure.md): nodes do it, and a client waits, or asks one here.
 
 ASK_SECONDS: Final = 5.0
 """For one node: it has to ask a majority of the servers of each segment that it knows to be trimmed."""

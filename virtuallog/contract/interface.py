@@ -26,7 +26,7 @@ class Method:
     request: type[Request[Any]]
     reply: type[Any]
     role: Role | None = None
-    """Least role that may call it where callers are known (docs/security.md). None if the interface
+    """Least role that may call it where callers are known (docs/howto/secure.md). None if the interface
     decides."""
     distrusted: Mapping[str, Any] = attrs.field(factory=dict)
     """Fields that are ignored in calls of clients, with the values used instead. A hint that may do

@@ -10,7 +10,7 @@ The picture that every name here refers to, for a loglet as for the whole log:
 Places are offsets in a loglet and positions in the virtual log. Source: Delos, OSDI'20, section 3.
 The ordering rule is corrected here; the published text lets the tail check and the seal check run
 side by side. **The tail is read first, the seal bit second; an entry is written first, the seal bit
-checked second.** See docs/protocols/loglet.md.
+checked second.** See docs/internals/protocols/loglet.md.
 """
 
 from __future__ import annotations

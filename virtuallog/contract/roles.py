@@ -7,7 +7,7 @@ A certificate names its owner by one URI among its subject alternative names:
     virtuallog://CLUSTER/client/app     a client that uses the log
 
 Names of hosts mean nothing here: nodes are known by number; their addresses are numbers mostly, and
-change. Each method declares the role it needs (`interface.Method.role`); docs/security.md lists
+change. Each method declares the role it needs (`interface.Method.role`); docs/howto/secure.md lists
 them.
 """
 

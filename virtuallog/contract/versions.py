@@ -16,7 +16,7 @@ connection is refused. A program that announces nothing speaks version 1.
 A node finds out by asking what it may use with one other node (`UnsupportedError`). State that
 others must be able to read when it is written, now or after a restart, is written only once every
 node of the cluster has announced its version: the *level* of the cluster, `level_of`.
-docs/formats.md lists the place of each format, and the effect of an unknown version of it.
+docs/reference/formats.md lists the place of each format, and the effect of an unknown version of it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ absolute.
 The one server that the client is connected to answers a read, and may lag behind. With `fresh` a
 transaction that changes nothing goes ahead of the read, so the answer is at least as new as the
 call. `sync` of ZooKeeper is not used for that: it asks the leader, but no quorum, so a deposed
-leader that does not know it yet may answer (docs/sources.md).
+leader that does not know it yet may answer (docs/internals/sources.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The order of one appender's batches across loglets: what may be sent now, what is still a maybe.              Pure.
 
 The log by itself is at least once: an append that failed may still be in it. A session turns that into exactly once,
-in order, for as long as its appender lives (docs/protocols/virtual_log.md):
+in order, for as long as its appender lives (docs/internals/protocols/virtual_log.md):
 
 * to a loglet it has not used before, a session sends one batch (`opens`) and nothing else until that one is settled;
 * then up to `window` batches are in flight; the loglet places them in the order of their sequence numbers;

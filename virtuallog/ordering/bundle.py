@@ -2,7 +2,7 @@
 
 A slot is decided as a whole, so batches that share one are all in the log, or none, and in their order. That is why they
 do: had each a slot of its own, several in flight, then a failover could decide the second and put a NOP in the place of
-the first, and what a session offered in order would lie in the log with a hole (docs/protocols/paxos.md, "Coordinator").
+the first, and what a session offered in order would lie in the log with a hole (docs/internals/protocols/paxos.md, "Coordinator").
 
 Durable and wire format, version 1, little-endian. One batch is itself (magic "VB", see `virtuallog.contract.batch`). Several are
 

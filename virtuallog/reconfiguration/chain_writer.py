@@ -122,7 +122,7 @@ class ChainWriterSettings:
     watchdog_period: float = 1.0
     """Pause between two looks of a node's watchdog at the active loglet."""
     may_change: bool = True
-    """Whether this client may change the chain. One that may not (docs/security.md) leaves to nodes what it finds half
+    """Whether this client may change the chain. One that may not (docs/howto/secure.md) leaves to nodes what it finds half
     done; one that learns from a refusal that it may not does so, too."""
     others_patience: float = 10.0
     """How much longer a client waits that may not change the chain: nodes look after it every second."""

@@ -23,7 +23,7 @@ from virtuallog.contract.errors import InvalidSettingError
 class ServerLimits:
     """Limits of all connections of a server together. Sizes in bytes, times in seconds.
 
-    The limits of one connection are in `server.py`; docs/limits.md has all bounds.
+    The limits of one connection are in `server.py`; docs/reference/limits.md has all bounds.
     """
 
     connections_max: int = 1024

@@ -1,7 +1,7 @@
 """The conformance suite for loglets: tests the promises of `virtuallog.contract.loglet.Loglet`.
 
 For authors of loglets, ours and third-party ones. It needs a fixture that makes fresh loglets, and
-no test framework; docs/conformance.md tells how to run it on your own loglet. Each clause is an
+no test framework; docs/howto/write-a-loglet.md tells how to run it on your own loglet. Each clause is an
 async function with the clause of the contract as its docstring; under pytest, parametrize over
 `CLAUSES` and call `run_clause`.
 

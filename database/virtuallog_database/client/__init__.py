@@ -10,7 +10,7 @@
     async with client.session(timeout_seconds=10) as session: ... ephemerals, as long as the block
     runs
 
-Semantics are ZooKeeper's (docs/promises.md); errors are typed (`errors`).
+Semantics are ZooKeeper's (docs/reference/promises.md); errors are typed (`errors`).
 """
 
 from virtuallog_database.client.client import DatabaseClient, Node, Session

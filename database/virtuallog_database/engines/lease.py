@@ -17,7 +17,7 @@ holder has stopped relying on it, as long as no clock runs wrong by more than `d
 has applied. Its client gets the result only after `confirm`: once the holder has applied what was
 read. Otherwise a later read at the holder could show an older state.
 
-The full argument, with the order of events, is in docs/protocols/engines.md. Off until enabled.
+The full argument, with the order of events, is in docs/internals/protocols/engines.md. Off until enabled.
 Disabling it while a lease is in force only ends renewals; the lease itself ends as ever.
 
 Rejected: a `sync` that returns at once, too. Clients of ZooKeeper tell each other what they have

@@ -2,7 +2,7 @@
 4).
 
 Replicas bid through the log for ranges that do not overlap. The owner of a range reads it from the
-log and makes an archive of it (the same Parquet files as a closed segment's, docs/archive.md: one
+log and makes an archive of it (the same Parquet files as a closed segment's, docs/howto/archive.md: one
 directory for each range). It reads that back, compares, and says through the log that it is done.
 While this engine is enabled, the log is trimmed only up to where everything is backed up.
 

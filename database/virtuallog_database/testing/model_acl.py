@@ -1,6 +1,6 @@
 """ACLs by ZooKeeper's rules, for the model: validity, checks, and what clients are shown.
 
-Written from docs/zookeeper.md and ZooKeeper's own manual, not from `virtuallog_database.tree.acl`,
+Written from docs/reference/zookeeper.md and ZooKeeper's own manual, not from `virtuallog_database.tree.acl`,
 which it is there to judge.
 """
 

@@ -1,7 +1,7 @@
 """The list of servers in /zookeeper/config, for the model: the effect of `reconfig`.
 
 Lines `server.N=ADDRESS`, in order of N, and a last one `version=HEX`, one higher with each change.
-Written from docs/zookeeper.md, "Reconfig and the list of servers".
+Written from docs/reference/zookeeper.md, "Reconfig and the list of servers".
 """
 
 from __future__ import annotations

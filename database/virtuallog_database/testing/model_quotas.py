@@ -2,7 +2,7 @@
 
 A path P is limited by /zookeeper/quota/P/zookeeper_limits. Znodes at P and below are counted in
 zookeeper_stats beside it, from the creation of that znode on. A znode belongs to the longest
-limited path that it is at or below. Written from docs/zookeeper.md and ZooKeeper's manual, not from
+limited path that it is at or below. Written from docs/reference/zookeeper.md and ZooKeeper's manual, not from
 `virtuallog_database.tree.quotas`, which it is there to judge.
 """
 

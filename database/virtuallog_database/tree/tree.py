@@ -1,7 +1,7 @@
 """Reads of the tree: the applied state of one replica.
 
 Every method answers at once, from the local store. It sees everything that this replica has applied
-and nothing else, so the result may be older than what other clients have seen (docs/promises.md).
+and nothing else, so the result may be older than what other clients have seen (docs/reference/promises.md).
 `identities` are the reader's: rights are checked here.
 """
 

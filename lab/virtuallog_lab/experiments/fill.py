@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Put what was measured into documents, where they have a place for it.
 
-    python -m virtuallog_lab.experiments.fill measured docs/swaps.md docs/performance.md
+    python -m virtuallog_lab.experiments.fill measured docs/results/swaps.md docs/results/performance.md
 
 A document has a place for NAME between `<!-- measured: NAME -->` and `<!-- end of measured -->`; what comes there is measured/NAME.md.
 Pictures that a document shows are copied beside it, if they have been drawn anew. All other places stay as they are.

@@ -47,7 +47,7 @@ def report(machine: Machine, assumed: Assumptions, points: Sequence[Point]) -> R
             Table("Assumed", ["", "value"], [[name, f"{value:,g}"] for name, value in attrs.asdict(assumed).items()]),
         ],
         plain={"assumed": attrs.asdict(assumed), "points": [attrs.asdict(point) for point in points]},
-        verdict="a model: see docs/performance.md for where it must not be trusted",
+        verdict="a model: see docs/results/performance.md for where it must not be trusted",
     )
 
 

@@ -1,7 +1,7 @@
 """Reports of measuring programs: tables, the machine, the output form, and problems.
 
 A report is a list of tables and a list of problems. It is printed as tables for a terminal, as Markdown to paste into
-docs/measurements.md, or as one JSON object; the exit code is 1 if a problem was found. A missed target is no problem: it
+docs/results/measurements.md, or as one JSON object; the exit code is 1 if a problem was found. A missed target is no problem: it
 may be the fault of a busy machine, and says so in its table.
 """
 
@@ -91,7 +91,9 @@ class Report:
 def form_options(function: FunctionT) -> FunctionT:
     """`--json` and `--markdown`, as an argument `form`."""
     text = click.option("--text", "form", flag_value="text", default=True, hidden=True, type=str)
-    markdown = click.option("--markdown", "form", flag_value="markdown", help="Tables for docs/measurements.md.")
+    markdown = click.option(
+        "--markdown", "form", flag_value="markdown", help="Tables for docs/results/measurements.md."
+    )
     as_json = click.option("--json", "form", flag_value="json", help="One JSON object, and nothing else on stdout.")
     return text(markdown(as_json(function)))
 

@@ -11,7 +11,7 @@ The life of an archive:
     6. creation/archiver.py            `config_to_put_back` is the way back to the hot copy
 
 `core/manifest.py` and `core/rows.py` are the format, which every tool that writes archives must
-follow: docs/archive.md.
+follow: docs/howto/archive.md.
 """
 
 from virtuallog_loglets.archive.provider import ArchiveProvider

@@ -22,7 +22,7 @@ Other answers by file:
     drivers/rereplication.py A lost copy of a closed loglet is rebuilt on another server.
     messages.py              All messages. core/wave.py: the unit of commit, repair and storage.
 
-The cores are pure. Each has a driver that runs it over the ports. docs/protocols/native.md explains
+The cores are pure. Each has a driver that runs it over the ports. docs/internals/protocols/native.md explains
 how they play together and which orders of steps are dangerous.
 """
 

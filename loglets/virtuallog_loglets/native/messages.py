@@ -2,7 +2,7 @@
 
 Offsets are positions in the loglet `segment`. Almost every message carries `known_tail`: an offset
 below which everything is globally committed, as far as the sender knows. The receiver takes the
-maximum. It says nothing about seals. Delos, OSDI'20, section 4.2.1. docs/protocols/native.md has
+maximum. It says nothing about seals. Delos, OSDI'20, section 4.2.1. docs/internals/protocols/native.md has
 the table of senders and of the writes that are durable before each answer.
 """
 

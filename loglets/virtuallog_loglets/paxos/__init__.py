@@ -1,6 +1,6 @@
 """The replicated log of Mesos (Multi-Paxos with an elected coordinator), as a kind of loglet and as a log of its own.
 
-The rules are in docs/protocols/paxos.md. `messages.py` and `core/values.py` are the vocabulary.
+The rules are in docs/internals/protocols/paxos.md. `messages.py` and `core/values.py` are the vocabulary.
 Cores in `core/` are pure; a driver in `drivers/` runs each of them over the ports.
 
 The life of an append:

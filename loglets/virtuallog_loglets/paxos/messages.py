@@ -2,7 +2,7 @@
 
 The log is that of Apache Mesos: numbered positions, one value each, decided by Paxos. Position 0 never holds user data.
 `proposal` is a number that at most one proposer owns for a position: a replica promises a number only once.
-Every answer of a replica carries the incarnation of its store (docs/protocols/paxos.md, "Incarnations").
+Every answer of a replica carries the incarnation of its store (docs/internals/protocols/paxos.md, "Incarnations").
 """
 
 from __future__ import annotations

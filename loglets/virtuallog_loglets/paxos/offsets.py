@@ -1,4 +1,4 @@
-"""Conversion between positions of the log and offsets of the loglet (docs/protocols/paxos.md)."""
+"""Conversion between positions of the log and offsets of the loglet (docs/internals/protocols/paxos.md)."""
 
 from __future__ import annotations
 

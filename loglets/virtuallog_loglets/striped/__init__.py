@@ -22,7 +22,7 @@ Other answers by file:
     planner.py, core/stripe_placement.py   Servers of the stripes; a lost copy is rebuilt by `provider.py: replicate`,
                                            stripe by stripe.
 
-docs/protocols/striped.md has the rules and the failures without them.
+docs/internals/protocols/striped.md has the rules and the failures without them.
 """
 
 from virtuallog_loglets.striped.provider import StripedProvider

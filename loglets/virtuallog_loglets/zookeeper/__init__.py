@@ -10,7 +10,7 @@ The life of an append:
 
 `core/layout.py` has the paths of the znodes, `core/records.py` their contents. Tail first, seal bit
 second: `drivers/tail_check.py`. Everything goes over the port `virtuallog.contract.znodes`.
-docs/protocols/zookeeper.md explains why it is safe.
+docs/internals/protocols/zookeeper.md explains why it is safe.
 """
 
 from virtuallog_loglets.zookeeper.provider import ZooKeeperProvider

@@ -9,7 +9,7 @@ member that has voted in slot k+1 durably knows the decision of slot k.
 "Nothing accepted" is answered only about that one slot, from state that cannot have been lost short
 of losing the disk. A lost disk does not come back: the voter in a slot is a *store*, the data
 directory that the decision before the slot names for this member (`seat`,
-docs/protocols/metastore.md, "Seats"). So a new directory in the place of a lost one has no vote in
+docs/internals/protocols/metastore.md, "Seats"). So a new directory in the place of a lost one has no vote in
 any slot in which the lost one had. A lost one that turns up again has none in later slots. Both
 still show and learn decisions: these are true from any source.
 

@@ -2,7 +2,7 @@
 
 Both need it. A client that is behind asks the old members and must be sent on. The new members vote
 only once they know the decision that names them. After this the old members may go, and one of
-their majority is enough to find the way. See docs/protocols/metastore.md, "Changing the members".
+their majority is enough to find the way. See docs/internals/protocols/metastore.md, "Changing the members".
 """
 
 from __future__ import annotations

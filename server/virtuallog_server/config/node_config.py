@@ -1,6 +1,6 @@
 """What can be configured on a node, and the only place that reads it from a file.
 
-docs/sample.toml lists every option. Clients read `cluster.toml` (`virtuallog.client.cluster_file`) instead; everything else
+docs/reference/sample.toml lists every option. Clients read `cluster.toml` (`virtuallog.client.cluster_file`) instead; everything else
 about a cluster is in its register.
 
 A class checks itself when it is constructed, so a bad combination fails before anything starts.

@@ -1,6 +1,6 @@
 """Gathers the evidence for one picture: asks nodes, members and loglets, all with questions that change nothing.
 
-Every question is one that the role CLIENT may ask (docs/security.md), and each has a time limit, so a picture takes as long as
+Every question is one that the role CLIENT may ask (docs/howto/secure.md), and each has a time limit, so a picture takes as long as
 the slowest two of them, some seconds, however many are silent.
 """
 

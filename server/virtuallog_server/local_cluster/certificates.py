@@ -4,7 +4,7 @@ DIR/authority.pem, authority.key      who has this key is everybody: keep it off
 DIR/node-N.pem, node-N.key            of node N
 DIR/client-NAME.pem, client-NAME.key  of a client; likewise admin-NAME
 
-For those who have no authority yet. Certificates of another one do as well: docs/security.md says what must be in them.
+For those who have no authority yet. Certificates of another one do as well: docs/howto/secure.md says what must be in them.
 """
 
 from __future__ import annotations

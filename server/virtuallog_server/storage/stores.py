@@ -38,7 +38,7 @@ VALUES: Final = "values"
 REPLICAS: Final = "stores"
 """The folders that stores are in."""
 RECOVERING: Final = frozenset({(VALUES, "paxos"), (REPLICAS, "database")})
-"""Stores that others give back: a replica of a paxos loglet recovers from a majority before it votes (docs/protocols/paxos.md, "Recovery"),
+"""Stores that others give back: a replica of a paxos loglet recovers from a majority before it votes (docs/internals/protocols/paxos.md, "Recovery"),
 that of a database installs a snapshot of another one. Any other store that is lost is lost with its directory."""
 _IN_STORE: Final = "founded"
 """A file in a folder of files, which is empty until its role has written something."""

@@ -52,7 +52,7 @@ def conformance(
 
     Its servers run on simulated machines: every clause by itself, then under every class of faults, then in the chain
     of a cluster. The report names each promise that was broken, with the seed and the command that show it again.
-    See docs/conformance.md.
+    See docs/howto/write-a-loglet.md.
     """
     first, last = (seed, seed) if seed is not None else seeds
     if last is None:

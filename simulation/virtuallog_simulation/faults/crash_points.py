@@ -72,7 +72,7 @@ _REST_SECONDS: Final = (0.05, 0.5, 3.0)
 
 
 def table() -> str:
-    """The points of the product, for docs/faults.md."""
+    """The points of the product, for docs/internals/faults.md."""
     rows = ["| area | a process dies when | rare |", "|---|---|---|"]
     for area in AREAS:
         of_area = sorted((point for point in CRASH_POINTS.values() if point.area == area), key=attrgetter("name"))

@@ -1,4 +1,4 @@
-"""Every class of faults there is. docs/faults.md shows the same table, and a test compares the two."""
+"""Every class of faults there is. docs/internals/faults.md shows the same table, and a test compares the two."""
 
 from __future__ import annotations
 

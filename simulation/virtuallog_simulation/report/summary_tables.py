@@ -1,4 +1,4 @@
-"""The summary of a set of runs: tables for a terminal, Markdown for docs/testing.md, JSON for programs."""
+"""The summary of a set of runs: tables for a terminal, Markdown for docs/internals/testing.md, JSON for programs."""
 
 from __future__ import annotations
 

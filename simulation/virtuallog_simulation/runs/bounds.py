@@ -1,6 +1,6 @@
 """Bounds of the product, drawn small in a share of the runs, so that queues fill and tables forget.
 
-Each bound of docs/limits.md that a run can reach without it being small is left alone. A small value may refuse more than usual, and nothing else:
+Each bound of docs/concepts/bounds.md that a run can reach without it being small is left alone. A small value may refuse more than usual, and nothing else:
 every promise holds whatever the bounds are, so no check knows of them. Bounds of bytes that must hold one value of the largest size, such as
 `OPEN_BYTES_MAX` of a replica of paxos loglets and what a server of RPCs may have unsent, stay as they are. The reason of a refusal tells which bound it was (`Bound.says`), and
 the runner counts it: `virtuallog_simulation.runs.coverage` demands these counters.

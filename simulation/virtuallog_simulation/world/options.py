@@ -14,7 +14,7 @@ class Options:
     """None means: as the seed draws it."""
 
     faults: tuple[str, ...] | None = None
-    """Classes of faults that may be active, see docs/faults.md."""
+    """Classes of faults that may be active, see docs/internals/faults.md."""
     loglets: tuple[str, ...] | None = None
     """Kinds of loglets that may be in the chain; the first one is the kind of the first loglet."""
     operations: int | None = None

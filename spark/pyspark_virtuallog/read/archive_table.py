@@ -7,7 +7,7 @@ Python.
 
 `spark.read.format("virtuallog")` reads archives as well, at the price of a source in Python: each
 row goes through a socket and is rebuilt by Java. This way costs a third of that
-(docs/performance.md). An archive is checked as much: the manifest by its checksum in the chain, the
+(docs/results/performance.md). An archive is checked as much: the manifest by its checksum in the chain, the
 footer of each file by its checksum in the manifest (both here, on the driver), each page by its
 own, when it is read. It is for filesystems that Spark knows by the same URL as fsspec: `file://`,
 `hdfs://`, or `s3a://` for both.

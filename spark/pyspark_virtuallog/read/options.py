@@ -21,12 +21,12 @@ _NEEDS_SINGLE_SCAN: Final = (
     'once for each load(), say so: .option("singleScan", "true")'
 )
 """Error text. Only the user knows this: a scan without a filter asks nothing of a source, and tasks
-of two scans look alike (docs/spark.md)."""
+of two scans look alike (docs/howto/spark.md)."""
 
 
 @attrs.frozen(kw_only=True)
 class ReadOptions:
-    """Options of one reader, batch or stream. docs/spark.md explains them for users."""
+    """Options of one reader, batch or stream. docs/howto/spark.md explains them for users."""
 
     cluster: str
     """Path of the cluster file, on the machine of the driver."""

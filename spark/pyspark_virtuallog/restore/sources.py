@@ -1,7 +1,7 @@
 """Finds the remains of a log: the log itself, archives of its segments, backups of ranges,
 compactions of its database.
 
-Archives and backups have one format and one layout (docs/archive.md): a directory
+Archives and backups have one format and one layout (docs/howto/archive.md): a directory
 `CLUSTER-START-STOP` each, below a location, with `-backup` behind it for a backup (not those of
 former versions). One without a manifest is ignored: its writer was killed, or is not finished.
 """

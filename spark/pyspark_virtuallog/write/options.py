@@ -20,7 +20,7 @@ from virtuallog.contract.errors import InvalidSettingError
 
 @attrs.frozen(kw_only=True)
 class WriteOptions:
-    """Options of one writer, batch or stream. docs/spark.md explains them for users."""
+    """Options of one writer, batch or stream. docs/howto/spark.md explains them for users."""
 
     cluster: str
     """Path of the cluster file, on the machine of the driver."""

@@ -88,7 +88,7 @@ def test_samples_differ_in_what_they_should() -> None:
 
 
 def test_any_tool_reads_the_rows() -> None:
-    """Without a line of ours: columns, types and values are those of docs/archive.md."""
+    """Without a line of ours: columns, types and values are those of docs/howto/archive.md."""
     tables = [pq.read_table(path) for path in sorted(FOLDER.glob("*.parquet"))]
     rows = [row for table in tables for row in table.to_pylist()]
 

@@ -27,10 +27,10 @@ def values(found: list[MetricFamily], name: str) -> dict[tuple[str, ...], float]
 
 
 def test_every_name_is_told_from_the_start_and_documented() -> None:
-    """A rate over a counter that is missing says nothing; docs/metrics.md has each name, of the same kind, and no other."""
+    """A rate over a counter that is missing says nothing; docs/howto/monitor.md has each name, of the same kind, and no other."""
     told = [*PaxosMetrics().metrics([]), *metrics.leader_families([])]
     rows = re.findall(
-        r"^\| `(virtuallog_paxos_\w+)` \| (\w+) \|", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE
+        r"^\| `(virtuallog_paxos_\w+)` \| (\w+) \|", (ROOT / "docs/reference/metrics.md").read_text(), re.MULTILINE
     )
 
     assert sorted((family.name, family.kind.value) for family in told) == sorted(rows)

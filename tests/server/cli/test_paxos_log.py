@@ -1,4 +1,4 @@
-"""`virtuallog paxos-log`, as its manual tells it: docs/paxos-log.md is run, block by block."""
+"""`virtuallog paxos-log`, as its manual tells it: docs/howto/paxos-log.md is run, block by block."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from virtuallog_server.cli import main
 from virtuallog_server.cli.paxos_log.replica_status import of_cluster, row_of
 from virtuallog_server.local_cluster.supervisor import open_local_cluster
 
-DOCUMENT: Final = (ROOT / "docs" / "paxos-log.md").read_text()
+DOCUMENT: Final = (ROOT / "docs/howto/paxos-log.md").read_text()
 BLOCK: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FIGURE: Final = re.compile(r"\d+\.\d{6}|\d{15,}")
 """Times and incarnations are others each time."""

@@ -13,7 +13,7 @@ from virtuallog.contract.errors import InvalidSettingError
 from virtuallog.runtime.toml import FieldError, locate
 from virtuallog_server.config.node_config import NodeConfig, parse_peers, read_node_config
 
-SAMPLE = Path(__file__).parents[3] / "docs" / "sample.toml"
+SAMPLE = Path(__file__).parents[3] / "docs/reference/sample.toml"
 
 
 def write(folder: Path, text: str) -> Path:
@@ -23,7 +23,7 @@ def write(folder: Path, text: str) -> Path:
 
 
 def test_the_sample_file_lists_every_option_with_its_default(tmp_path: Path) -> None:
-    """docs/sample.toml, all of it commented in, says what an empty config says; and no option is missing."""
+    """docs/reference/sample.toml, all of it commented in, says what an empty config says; and no option is missing."""
     text = SAMPLE.read_text()
     spelled_out = re.sub(r"^#(?=[a-z_]+ = )", "", text, flags=re.MULTILINE)
     config = read_node_config(write(tmp_path, spelled_out))

@@ -18,7 +18,7 @@ HEAD = 'id = 1\ndata = "data"\n'
 
 def test_the_sample_lists_every_option_with_its_default(tmp_path: Path) -> None:
     """The section, commented in, is an empty one, but for the certificate and the user that show their form."""
-    section = (ROOT / "docs" / "sample.toml").read_text().partition("# [zookeeper]\n")[2].partition("\n\n")[0]
+    section = (ROOT / "docs/reference/sample.toml").read_text().partition("# [zookeeper]\n")[2].partition("\n\n")[0]
     text = re.sub(r"^# ?(?=[a-z_]+ = |\[)", "", section, flags=re.MULTILINE)
     (tmp_path / "node.toml").write_text(f"{HEAD}[zookeeper]\n{text}")
     sample = read_node_config(tmp_path / "node.toml").zookeeper

@@ -56,7 +56,7 @@ def status(cluster: LocalCluster) -> dict[int, dict[str, Any]]:
 
 async def test_servers_answer_kazoo_a_replica_and_operators(tmp_path: Path) -> None:
     """What one of them writes the others read; a server that is killed comes back with what it missed; the log is not
-    trimmed under them; and docs/metrics.md has each of their figures."""
+    trimmed under them; and docs/howto/monitor.md has each of their figures."""
     port = free_ports(6)
     async with servers(tmp_path / "cluster", port) as cluster:
         await trio.to_thread.run_sync(write_with_kazoo, port)
@@ -150,11 +150,11 @@ async def test_a_program_that_is_interrupted_leaves_no_ephemerals(tmp_path: Path
 
 
 def test_the_example_counts_its_starts(tmp_path: Path) -> None:
-    """As docs/embedding.md has it, word for word."""
+    """As docs/howto/embed.md has it, word for word."""
     program = ROOT / "examples" / "embedded_kv.py"
     for number in (1, 2):
         done = subprocess.run(
             [sys.executable, program, tmp_path], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True
         )
         assert done.stdout.splitlines()[-1] == f"start {number} znodes ['here', 'starts', 'zookeeper']"
-    assert program.read_text().partition("import sys")[2] in (ROOT / "docs" / "embedding.md").read_text()
+    assert program.read_text().partition("import sys")[2] in (ROOT / "docs/howto/embed.md").read_text()

@@ -1,4 +1,4 @@
-"""docs/promises.md lists every check, by the name that a failing seed shows, and no other."""
+"""docs/reference/promises.md lists every check, by the name that a failing seed shows, and no other."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _texts(node: ast.expr) -> Iterator[str]:
 
 def tables() -> tuple[set[str], set[str]]:
     """The names that are explained, and those that stand for an invariant."""
-    explained, standing = (ROOT / "docs" / "promises.md").read_text().split("| invariant | checks |")
+    explained, standing = (ROOT / "docs/reference/promises.md").read_text().split("| invariant | checks |")
     standing = standing.partition("\n## ")[0]  # what follows is for users of the database
     return _cells(re.findall(r"^\| (.*?) \|", explained, re.MULTILINE)), _cells(
         re.sub(r"\(.*?\)|[:;].*", "", cell) for cell in re.findall(r"\| ([^|]*) \|$", standing, re.MULTILINE)
@@ -78,7 +78,7 @@ def test_every_check_is_explained() -> None:
     """The table is what somebody reads who has a failing seed."""
     explained, _ = tables()
 
-    text = (ROOT / "docs" / "promises.md").read_text()
+    text = (ROOT / "docs/reference/promises.md").read_text()
     assert {name for name in names_in_code() | ABOUT_RUNS if name not in text} == set()
     assert explained - {"check", "---"} <= names_in_code() | names_in_simulation() | ABOUT_RUNS
 

@@ -1,4 +1,4 @@
-"""docs/conformance.md: its code is that of the examples, its reports are those that the kit prints, its table is whole.
+"""docs/howto/write-a-loglet.md: its code is that of the examples, its reports are those that the kit prints, its table is whole.
 
 What depends on chance is not compared: numbers, times and sessions change whenever a message more or less is sent. To
 bring a report up to date, run the command that stands above it, in examples/.
@@ -21,7 +21,7 @@ from virtuallog_simulation.conformance.report import PROMISES
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples"
-PAGE = (ROOT / "docs" / "conformance.md").read_text()
+PAGE = (ROOT / "docs/howto/write-a-loglet.md").read_text()
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 PYTHON = [text for language, text in BLOCKS if language == "python"]
 REPORTS = [text for language, text in BLOCKS if not language and text.startswith("$ virtuallog conformance")]
@@ -98,7 +98,7 @@ async def test_the_program_keeps_every_clause(nursery: trio.Nursery, autojump_cl
     """A copied test gets one test for each clause, and with the memory loglet all of them pass."""
     (program,) = PROGRAM
     names: dict[str, Any] = {}
-    exec(compile(program, "docs/conformance.md", "exec"), names)
+    exec(compile(program, "docs/howto/write-a-loglet.md", "exec"), names)
 
     for clause in names["CLAUSES"]:
         await names["test_clause"](clause, nursery, autojump_clock)

@@ -1,4 +1,4 @@
-"""`virtuallog conformance`: what a loglet author sees. The reports in docs/conformance.md are in test_document.py."""
+"""`virtuallog conformance`: what a loglet author sees. The reports in docs/howto/write-a-loglet.md are in test_document.py."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def test_names_are_unique_and_mean_one_thing() -> None:
 
 def test_the_table_in_the_docs_is_the_registry() -> None:
     """Class, line and counters, in the same order."""
-    text = Path("docs/faults.md").read_text(encoding="utf-8")
+    text = Path("docs/internals/faults.md").read_text(encoding="utf-8")
     section = text.split("\n## Faults\n")[1].split("\n## ")[0]
     rows = [
         tuple(cell.strip() for cell in line.strip("|").split("|")) for line in section.splitlines() if line[:1] == "|"

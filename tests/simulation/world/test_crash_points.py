@@ -369,6 +369,6 @@ def test_processes_die_at_crash_points_in_most_runs() -> None:
 
 
 def test_the_document_lists_every_point() -> None:
-    """docs/faults.md, section "Crash points", is made of the registry (`crash_points.table`)."""
+    """docs/internals/faults.md, section "Crash points", is made of the registry (`crash_points.table`)."""
     registry.find(registry.DEFAULT)  # imports the whole product
-    assert crash_points.table() in (ROOT / "docs/faults.md").read_text()
+    assert crash_points.table() in (ROOT / "docs/internals/faults.md").read_text()

@@ -77,7 +77,7 @@ async def strangers(w: World, chance: random.Random) -> None:
 
 
 def check(rows: list[bytes], queries: list[Query]) -> None:
-    """Check that a reader has seen these as promised (docs/promises.md)."""
+    """Check that a reader has seen these as promised (docs/reference/promises.md)."""
     assert sorted(rows) == sorted(row for query in queries for batch in query.batches for task in batch for row in task)
     places = {row: place for place, row in enumerate(rows)}
     for query in queries:

@@ -1,4 +1,4 @@
-"""Names in certificates, and the statements of docs/security.md about roles and making certificates."""
+"""Names in certificates, and the statements of docs/howto/secure.md about roles and making certificates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from virtuallog.rpc.security.permissions import Permissions
 from virtuallog.rpc.security.tls_files import TlsFiles
 from virtuallog_database.control.wire import INTERFACES
 
-DOCUMENT = (ROOT / "docs/security.md").read_text()
+DOCUMENT = (ROOT / "docs/howto/secure.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ tails, and behind entries that were read before any client sealed. A sealed tail
 unacknowledged entries land (Delos, OSDI'20, section 3.4). These may stand behind the seal, so that
 is no special case here. Batches are examined entry by entry: a striped log interleaves them.
 
-Each contradiction has the name of the promise that it breaks; docs/promises.md has a table of them.
+Each contradiction has the name of the promise that it breaks; docs/reference/promises.md has a table of them.
 """
 
 from __future__ import annotations

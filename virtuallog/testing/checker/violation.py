@@ -17,7 +17,7 @@ class Violation:
     """A promise that was broken."""
 
     check: str
-    """Name of the check; see docs/promises.md."""
+    """Name of the check; see docs/reference/promises.md."""
     message: str
     events: tuple[int, ...] = ()
     """Indices, in the history, of the events that prove it."""

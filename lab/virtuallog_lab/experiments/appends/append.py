@@ -151,7 +151,7 @@ def _numbers(_: click.Context, __: click.Parameter, text: str) -> list[int]:
     "--markdown",
     metavar="FILE",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Put tables and figure into this document, where it says so. docs/performance.md, normally.",
+    help="Put tables and figure into this document, where it says so. docs/results/performance.md, normally.",
 )
 def main(
     *,

@@ -12,7 +12,7 @@ that was killed needs until it answers for the loglet again, from the start of i
 its start. In the end everything is trimmed, and the disk is looked at once more.
 
 `--reconfigurations` extends the chain so many times, with a few entries in each loglet and a trim now and then, and looks
-at the register and at what each node keeps. docs/performance.md has figures and what is behind them.
+at the register and at what each node keeps. docs/results/performance.md has figures and what is behind them.
 """
 
 from __future__ import annotations

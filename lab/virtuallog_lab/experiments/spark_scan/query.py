@@ -2,7 +2,7 @@
 
 *The query* is that of a user who checks what is in a log: how many entries there are, of how many bytes, and a checksum of their
 payloads. Spark has no way of leaving out a payload there: it goes through the socket to the JVM, into a row, and through CRC32.
-Only the columns that are needed are asked for, as docs/spark.md advises.
+Only the columns that are needed are asked for, as docs/howto/spark.md advises.
 
     SELECT count(payload), sum(size), sum(crc32(payload)) FROM log
 """

@@ -10,7 +10,7 @@ no archive.
 
 Every position from start to stop is in one file, as an entry or in a gap. Files are adjacent and in
 order. Every tool that writes an archive follows this. A reader refuses an unknown version and
-ignores unknown fields. docs/archive.md explains each field.
+ignores unknown fields. docs/howto/archive.md explains each field.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ COLUMNS: Final[Mapping[str, str]] = {
     "gap": "string",
     "gap_stop": "int64",
 }
-"""Arrow's names of the column types. docs/archive.md describes the contents."""
+"""Arrow's names of the column types. docs/howto/archive.md describes the contents."""
 
 
 def checksum(content: bytes | memoryview) -> str:

@@ -6,7 +6,7 @@ The footer has a checksum in the manifest, each page has its own (CRC32), and th
 exactly the stated positions.
 
 Danger: readers of archives must not look at the metadata of a column chunk. pyarrow ends the
-process on some damage there (docs/bugs.md) instead of raising an error. The manifest says where row
+process on some damage there (docs/internals/lessons.md) instead of raising an error. The manifest says where row
 groups are.
 """
 

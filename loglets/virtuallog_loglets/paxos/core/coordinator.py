@@ -7,7 +7,7 @@
 
 It leads once everything that a quorum knows of is decided and learned by the local replica. Only then are the sessions
 of all earlier appends known, and reads go to that replica. It never continues with the number of a competitor (defect 3
-of docs/sources.md).
+of docs/internals/sources.md).
 
 Source: Mesos, src/log/coordinator.cpp.
 """

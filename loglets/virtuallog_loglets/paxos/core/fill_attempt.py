@@ -4,7 +4,7 @@ It asks for the explicit promise. Of the answers of a quorum it passes on what i
 with the highest number, or NOP. Then all replicas learn the whole range.
 
 * A value is chosen once, when a quorum has promised: never two values for one position and number.
-* A tombstone says that a position is decided; it is passed on, and never written as a value (defect 7 of docs/sources.md).
+* A tombstone says that a position is decided; it is passed on, and never written as a value (defect 7 of docs/internals/sources.md).
 * A decision in the answer to a write is right: it was made with a higher number, or the position is truncated.
 * Repeated, late and missing answers do no harm.
 

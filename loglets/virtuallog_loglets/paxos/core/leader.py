@@ -1,6 +1,6 @@
 """A coordinator while it leads: orders client requests and answers them once they are decided.
 
-Rules (docs/protocols/paxos.md, "Coordinator", gives the reasons):
+Rules (docs/internals/protocols/paxos.md, "Coordinator", gives the reasons):
 * Requests that wait while a position is in flight (`replication.py`) share the next one.
 * When the term ends, requests in flight and waiting are *maybe*.
 * An answer that would be wrong if the term was over long ago waits for a quorum to confirm the lead (`read_index.py`).

@@ -1,7 +1,7 @@
 """Recovery of a replica that does not vote: the conclusion from the answers to one round of `PaxosRecover`.
 
 Its store may have replaced a lost one. Then it has forgotten promises and values that proposers counted. So it asks all
-replicas, and adopts what a quorum of voting ones knows before it votes (docs/protocols/paxos.md, "Recovery"):
+replicas, and adopts what a quorum of voting ones knows before it votes (docs/internals/protocols/paxos.md, "Recovery"):
 
     EMPTY ---------------------------------.
       | all are EMPTY or STARTING          |

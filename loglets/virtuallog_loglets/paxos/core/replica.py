@@ -1,6 +1,6 @@
 """One replica of one log: acceptor and learner.
 
-The rules are the table in docs/protocols/paxos.md, "Replica": one method for each request, in the same order.
+The rules are the table in docs/internals/protocols/paxos.md, "Replica": one method for each request, in the same order.
 A request changes the state at once. The driver lets an answer leave only when all changes for it, and all changes
 before it, are durable.
 

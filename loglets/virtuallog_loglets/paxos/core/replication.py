@@ -1,10 +1,10 @@
 """Writes of a leader: one position in flight, sent until a quorum has accepted it.
 
-Rules (docs/protocols/paxos.md, "Coordinator", gives the reasons):
+Rules (docs/internals/protocols/paxos.md, "Coordinator", gives the reasons):
 * One position is in flight, and positions are consecutive.
 * The value of a position is made once, and sent again unchanged to replicas that have not accepted it.
 * Any refusal, and any position that another proposer has decided, ends the term (`lost`).
-* Replicas that do not vote now end nothing: the same write is sent again (defect 4 of docs/sources.md).
+* Replicas that do not vote now end nothing: the same write is sent again (defect 4 of docs/internals/sources.md).
 
 Source: Mesos, src/log/coordinator.cpp.
 """

@@ -1,6 +1,6 @@
 """Quorum count of the answers to one broadcast of a proposer: here an append, a promise or a fill is decided.
 
-A round has three outcomes (docs/protocols/paxos.md, "Proposers"): a quorum accepts, one replica refuses, or a quorum
+A round has three outcomes (docs/internals/protocols/paxos.md, "Proposers"): a quorum accepts, one replica refuses, or a quorum
 does not vote. Until then it is undecided; a missing answer counts for nothing.
 
 A vote counts only until any answer reports a newer store of its voter. The newer store does not know what the older

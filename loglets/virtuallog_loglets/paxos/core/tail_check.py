@@ -14,7 +14,7 @@ acknowledged. A tail is returned only if everything below is known to be decided
   with that number.)
 
 A SEAL among the decided positions is the end. The seal has a position of its own and is no *bit* of a replica, so the
-order of two reads, which matters for other loglets (docs/protocols/loglet.md), does not matter here.
+order of two reads, which matters for other loglets (docs/internals/protocols/loglet.md), does not matter here.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ Durable and wire format, version 1, little-endian; it never changes once release
     TRUNCATE   body: to u64 (first position kept) | trim u64 (first loglet offset kept) | digest: sessions whose batches may be dropped
     SEAL       body: empty. Later positions hold no user data.
 
-Source: Mesos, src/messages/log.proto (Action); SEAL, the time and the digest are ours (docs/protocols/paxos.md).
+Source: Mesos, src/messages/log.proto (Action); SEAL, the time and the digest are ours (docs/internals/protocols/paxos.md).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ while the register had some version. No peer can have asked a former store about
     made in a data directory that never had one        founded = the version in which the directory joined
     lost: the directory had one, and it is gone        founded = the newest version, read from a majority now
 
-Until the latter is read, replicas of this store serve no log (docs/protocols/paxos.md, "Recovery").
+Until the latter is read, replicas of this store serve no log (docs/internals/protocols/paxos.md, "Recovery").
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 
 Each call between replicas names the log and the replica that is meant. A call that reaches another replica is refused.
 
-A new directory in the place of a lost one must be known to be another (docs/protocols/paxos.md, "Incarnations"). No
+A new directory in the place of a lost one must be known to be another (docs/internals/protocols/paxos.md, "Incarnations"). No
 register counts here, so the number of a store is the wall clock at its founding, in milliseconds. This assumes that a
 replica's clock is not set back beyond the founding of the lost directory.
 """

@@ -11,7 +11,7 @@ One process is one replica and reads from it. Any process may write, one at a ti
 others out. The log elects no writer; its users do.
 
 Source: Mesos, `include/mesos/log/log.hpp` (also for `Position`), `src/log/log.cpp`. Departures: a writer that got None
-writes nothing before it is started again (defect 3 of docs/sources.md); it may have several appends in flight; where Mesos
+writes nothing before it is started again (defect 3 of docs/internals/sources.md); it may have several appends in flight; where Mesos
 fails with texts, there are error classes here.
 """
 

@@ -10,7 +10,7 @@
 
 A slot holds one whole batch: it is one entry of its stripe. **This departs from the paper**, which
 stripes entries and has no batches. There the end of the log lies in the middle of batches, and a
-seal would leave the first half of one in the log for good (docs/protocols/striped.md). Offsets are
+seal would leave the first half of one in the log for good (docs/internals/protocols/striped.md). Offsets are
 slot << 16 | index of the entry, as in other loglets with slots.
 """
 

@@ -11,7 +11,7 @@ the places of a stripe below `known` are filled is
 
 **A sealed tail is never evidence.** It may grow afterwards, and another client may have read less
 and ended the loglet there. The published text says to look at the tails of all sealed stripes and
-to acknowledge what lies below; that loses an acknowledged entry (docs/protocols/striped.md,
+to acknowledge what lies below; that loses an acknowledged entry (docs/internals/protocols/striped.md,
 tests/loglets/striped/test_seals.py).
 
 Known facts stay true, so one that is found for an append serves all that wait.

@@ -105,7 +105,7 @@ def serve(
 ) -> None:
     """Run one node in the foreground, until Ctrl-C or SIGTERM.
 
-    Either with a config file (docs/sample.toml lists every option), or with --id, --data and --peers. --console, --zookeeper and
+    Either with a config file (docs/reference/sample.toml lists every option), or with --id, --data and --peers. --console, --zookeeper and
     --restored are written into the config file, if it does not say so already, and refused if it says otherwise.
 
     \b

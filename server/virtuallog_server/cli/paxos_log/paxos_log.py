@@ -1,6 +1,6 @@
 """`virtuallog paxos-log`: the replicated log used by itself, as `mesos-log` is; and a look at replicas, whoever uses them.
 
-Source: Mesos, `src/log/tool/`. docs/paxos-log.md is its manual.
+Source: Mesos, `src/log/tool/`. docs/howto/paxos-log.md is its manual.
 """
 
 from __future__ import annotations

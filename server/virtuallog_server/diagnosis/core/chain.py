@@ -82,7 +82,7 @@ def _node(picture: LogEvidence, node: NodeFacts) -> Iterator[Finding]:
         yield _of_node(Severity.WEAK, f"{name} takes no part", "start it again, or mend the network", node.problem)
     for failure in node.failures:
         yield _of_node(
-            Severity.WEAK, f"{name} refuses a role", "docs/operating.md says what each reason means", failure
+            Severity.WEAK, f"{name} refuses a role", "docs/howto/operate.md says what each reason means", failure
         )
     if not node.problem and node.version < picture.register.version:
         yield _of_node(

@@ -109,7 +109,9 @@ def _replica(facts: DatabaseFacts, name: str) -> Iterator[Finding]:
     elif isinstance(answer, UnavailableError):
         yield _unserved(name, f"node {node}: {answer}", f"start node {node}; if it does not come back: {eject}")
     elif isinstance(answer, VirtualLogError):
-        remedy = f"mend that (docs/operating.md says what each reason means) and start node {node} again; or {eject}"
+        remedy = (
+            f"mend that (docs/howto/operate.md says what each reason means) and start node {node} again; or {eject}"
+        )
         yield _unserved(name, f"node {node}: {answer}", remedy)
 
 

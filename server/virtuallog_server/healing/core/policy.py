@@ -22,7 +22,7 @@ from virtuallog_server.healing.core.failure_detector import Condition
 
 @attrs.frozen(kw_only=True)
 class HealingSettings:
-    """How patient a policy is. docs/sample.toml says what the fields mean, for nodes that are configured by a file."""
+    """How patient a policy is. docs/reference/sample.toml says what the fields mean, for nodes that are configured by a file."""
 
     server_patience_seconds: float = 8.0
     """How long a server of the open segment must have failed before a spare node takes its place."""

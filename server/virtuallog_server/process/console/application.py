@@ -1,6 +1,6 @@
 """The pages of the console, as a Starlette application.
 
-    /metrics   figures, for Prometheus (docs/metrics.md)
+    /metrics   figures, for Prometheus (docs/howto/monitor.md)
     /healthz   200 as long as the event loop turns: whoever restarts dead processes asks this
     /readyz    200 once the node knows a register and all its roles are open, else 503 and what is missing
     /status    what `virtuallog status --json` says of this node

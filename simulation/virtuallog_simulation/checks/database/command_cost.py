@@ -1,7 +1,7 @@
 """Work is bounded by the command: what a replica looks at, writes, keeps and computes for a command is at most a constant times its bytes.
 
 Counted, not timed: bytes and pairs that the store is asked for, bytes that are put into the transaction, bytes that it keeps, and steps of the
-interpreter. The constants are those of docs/limits.md, "What a command may cost", with some room.
+interpreter. The constants are those of docs/concepts/bounds.md, "What a command may cost", with some room.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Promises of a database to its clients: one order of writes, results as in ZooKeeper, reads that
 never go back.
 
-The promises are those of docs/promises.md. Watches are in `watches.py`, sessions in `sessions.py`,
+The promises are those of docs/reference/promises.md. Watches are in `watches.py`, sessions in `sessions.py`,
 the promises among replicas in `replicas.py`.
 """
 

@@ -1,7 +1,7 @@
 """Checks of a history of a log, valid under every fault.
 
 One function per promise; each yields the ways in which the history breaks it. They know the promises of
-`virtuallog.contract.loglet` and nothing of how the workload came about. docs/promises.md says which invariant each one holds.
+`virtuallog.contract.loglet` and nothing of how the workload came about. docs/reference/promises.md says which invariant each one holds.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 No client sees most of it: a second value may be decided at a position that is never read again, or
 a promise may be taken back unnoticed. `Ledger` keeps what each store holds, by its durable writes,
 and drops it when the store is lost. A value that a quorum of stores holds with one number is
-*decided*, known or not (docs/protocols/paxos.md).
+*decided*, known or not (docs/internals/protocols/paxos.md).
 
 Actual comparisons are counted, as a look that sees nothing finds nothing.
 """

@@ -5,7 +5,7 @@ back with an empty disk. A node notices, copies the data of the dead one to the 
 the chain name them. It may die in the middle of it, at a crash point of the rebuild. In the end all
 original servers of the segments are removed: the data must be on the newcomers.
 
-Delos, OSDI'20, section 3.2; docs/protocols/virtual_log.md, "Rebuild".
+Delos, OSDI'20, section 3.2; docs/internals/protocols/virtual_log.md, "Rebuild".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ is lost.
 `bereft`   the node of the sequencer dies, stands still or is cut off, again and again, with or without a spare node
 `nervous`  no node fails, but every now and then a node is slow to answer: nothing is reconfigured
 
-Delos, OSDI'20, sections 3.3 and 4.2.1; docs/protocols/virtual_log.md, "Healing". The number of
+Delos, OSDI'20, sections 3.3 and 4.2.1; docs/internals/protocols/virtual_log.md, "Healing". The number of
 copies never falls, and once all nodes are back the chain stays as it is.
 """
 

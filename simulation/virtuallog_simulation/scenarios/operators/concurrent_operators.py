@@ -12,7 +12,7 @@ Then all faults stop, and the rest must do everything: finish, drain one node mo
 read all that was acknowledged, also while one node after the other is down. Live servers have
 caught up with each other some seconds later.
 
-docs/operating.md, "Add, replace, drain"; server/virtuallog_server/membership.
+docs/howto/operate.md, "Add, replace, drain"; server/virtuallog_server/membership.
 """
 
 from __future__ import annotations

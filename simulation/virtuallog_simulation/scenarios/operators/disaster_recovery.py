@@ -1,6 +1,6 @@
 """A majority of the MetaStore's members lose their disks for good, and the nodes that are left go on from an exported register.
 
-An operator does what the manual says (docs/operating.md, "When the MetaStore is lost", "When a loglet is lost for good"), on the disks of the
+An operator does what the manual says (docs/howto/operate.md, "When the MetaStore is lost", "When a loglet is lost for good"), on the disks of the
 simulated nodes, with the product's own functions (`virtuallog_server.storage.register_import`, `virtuallog_metastore.disaster_recovery.chain_edit`). Before it goes right, files are tried that must be
 refused. An import may die half-way, and is done again. In the end a member that was believed lost turns up, partly cut off, and a
 client that was not started again appends.

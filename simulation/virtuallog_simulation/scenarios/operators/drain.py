@@ -4,7 +4,7 @@ Appends, trims and extensions go on. The node that does the work may die in the 
 the operator asks again. In the end the drained node goes for good, with its disks, and nothing
 depends on it.
 
-docs/operating.md, "Add, replace, drain"; server/virtuallog_server/membership/drain.py, server/virtuallog_server/node/join.py.
+docs/howto/operate.md, "Add, replace, drain"; server/virtuallog_server/membership/drain.py, server/virtuallog_server/node/join.py.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Answers are believed: a node that "may be stopped" goes for good, with its disks
 end. In some runs the others are then started again. They must decide versions, append, and read all
 that was acknowledged, whichever of them is down.
 
-docs/operating.md, "Add, replace, drain"; server/virtuallog_server/membership.
+docs/howto/operate.md, "Add, replace, drain"; server/virtuallog_server/membership.
 """
 
 from __future__ import annotations

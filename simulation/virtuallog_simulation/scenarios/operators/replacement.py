@@ -13,7 +13,7 @@ refused starts again. Then all servers come back, the replaced one is completed,
 server is replaced after all, which must not be refused any more. All that was acknowledged is read,
 with one server of each group down.
 
-docs/operating.md, "Add, replace, drain"; server/virtuallog_server/membership/replace.py.
+docs/howto/operate.md, "Add, replace, drain"; server/virtuallog_server/membership/replace.py.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 
 All that know better are down at that moment: only the old directory, and a node that was cut off
 all the while, are there. They look like a majority (`server/virtuallog_server/node/join.py`;
-docs/protocols/metastore.md, "Seats").
+docs/internals/protocols/metastore.md, "Seats").
 """
 
 from __future__ import annotations

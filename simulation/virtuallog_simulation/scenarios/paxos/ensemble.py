@@ -2,7 +2,7 @@
 watch on every store.
 
 A paxos loglet replaces its coordinator by itself: as long as a majority of its replicas lives,
-appends go on. That is demanded at the end of each story (docs/protocols/paxos.md, "Coordinator").
+appends go on. That is demanded at the end of each story (docs/internals/protocols/paxos.md, "Coordinator").
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rules of a replica, row by row of the table in docs/protocols/paxos.md; and what bounds it."""
+"""The rules of a replica, row by row of the table in docs/internals/protocols/paxos.md; and what bounds it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The defects of Mesos' log that ours must not have, by their numbers in docs/sources.md.
+"""The defects of Mesos' log that ours must not have, by their numbers in docs/internals/sources.md.
 
 Each rule must matter. Defects 1 and 2 lose acknowledged entries: their tests play a schedule twice,
 with the product as it is and with the rule taken out. Without the rule the schedule must end with

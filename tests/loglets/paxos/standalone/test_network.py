@@ -227,7 +227,7 @@ async def test_a_path_that_is_none_is_refused() -> None:
 
 def test_lists_that_differ_by_one_replica_have_quorums_without_a_common_one() -> None:
     """So a process that runs on with the former list can decide another value than the others do, and no replica can
-    notice: each list is safe by itself. Hence the rule of docs/paxos-log.md: stop all, change, start."""
+    notice: each list is safe by itself. Hence the rule of docs/howto/paxos-log.md: stop all, change, start."""
     former, latter = _quorums((1, 2, 3)), _quorums((1, 2, 4))
 
     assert [(one, other) for one in former for other in latter if not one & other] == [

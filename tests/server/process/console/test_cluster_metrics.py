@@ -1,4 +1,4 @@
-"""Three real nodes and what they tell: the figures agree with what was done, and docs/metrics.md with the figures."""
+"""Three real nodes and what they tell: the figures agree with what was done, and docs/howto/monitor.md with the figures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.processes
 
 BATCHES, ENTRIES = 20, 50
 """Of each half of the work."""
-DOCUMENT = ROOT / "docs" / "metrics.md"
+DOCUMENT = ROOT / "docs/reference/metrics.md"
 ROW = re.compile(r"^\| `(?P<name>[a-z_]+)` \| (?P<kind>counter|gauge|histogram) \| (?P<labels>[\w, ]*)\|", re.MULTILINE)
 
 MAY_BE_NONE = {"virtuallog_database_hold_position"}
@@ -151,7 +151,7 @@ def check_places(nodes: list[Told], entries: int) -> None:
 
 
 def check_documented(nodes: list[Told], *, databases: bool = False) -> None:
-    """docs/metrics.md and /metrics name the same families, and agree about their types and labels. Counters with a label
+    """docs/howto/monitor.md and /metrics name the same families, and agree about their types and labels. Counters with a label
     have no samples before they have counted something, and gauges of what there may be none of have none then.
 
     `databases`: look at what servers of a database tell in addition, and at nothing else.

@@ -1,4 +1,4 @@
-"""The dashboard in docs/grafana.json asks for figures that exist."""
+"""The dashboard in docs/howto/grafana.json asks for figures that exist."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ SUFFIX = re.compile(r"_(?:bucket|count|sum)$")
 
 
 def dashboard() -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads((ROOT / "docs" / "grafana.json").read_text())
+    loaded: dict[str, Any] = json.loads((ROOT / "docs/howto/grafana.json").read_text())
     return loaded
 
 
 def test_every_panel_asks_for_documented_figures() -> None:
     """A name that is misspelled, or that no node tells any more, would show an empty panel."""
-    documented = set(re.findall(r"^\| `([a-z_]+)` \|", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE))
+    documented = set(re.findall(r"^\| `([a-z_]+)` \|", (ROOT / "docs/reference/metrics.md").read_text(), re.MULTILINE))
     expressions = [target["expr"] for panel in dashboard()["panels"] for target in panel["targets"]]
     asked = {SUFFIX.sub("", name) for expression in expressions for name in NAME.findall(expression)}
 

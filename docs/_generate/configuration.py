@@ -1,0 +1,101 @@
+"""The page of all options of nodes, clients and kinds of loglets."""
+
+from __future__ import annotations
+
+import ast
+from typing import Final
+
+from docs._generate.source import (
+    WRITTEN,
+    UnknownValueError,
+    cell,
+    class_of,
+    docstring,
+    documented,
+    first_paragraph,
+    table,
+    value_of,
+)
+from virtuallog.contract.provider import SupportsSettings
+from virtuallog.plugins import loglet_providers
+
+HEAD: Final = """# Configuration
+
+A node reads `node.toml` (`virtuallog serve --config node.toml`); [sample.toml](sample.toml) is such a file, with all options at
+their defaults. A client reads `cluster.toml`. An unknown key, a bad value or a node listed twice is refused at the start, with
+file and line. An option without a default is required.
+
+"""
+FILES: Final = (
+    ("Node: node.toml", "virtuallog_server.config.node_config", "NodeConfig"),
+    ("Node: [[peer]]", "virtuallog.client.cluster_file", "NodeAddress"),
+    ("Node: [tls]", "virtuallog.rpc.security.tls_files", "TlsFiles"),
+    ("Node: [zookeeper]", "virtuallog_server.config.zookeeper_settings", "ZooKeeperSettings"),
+    ("Node: [[zookeeper.sasl_user]]", "virtuallog_server.config.zookeeper_settings", "SaslUser"),
+    ("Client: cluster.toml", "virtuallog.client.cluster_file", "ClusterFile"),
+    ("Client: VirtualLogSettings", "virtuallog.client.virtual_log", "VirtualLogSettings"),
+    ("Client: AppenderSettings", "virtuallog.client.appender", "AppenderSettings"),
+)
+"""Heading, module and class of each table of options."""
+
+
+def page() -> str:
+    """Options of nodes and clients, then those of each kind of loglets."""
+    text = WRITTEN + HEAD
+    for heading, module, name in FILES:
+        node = class_of(module, name)
+        text += f"## {heading}\n\n{first_paragraph(docstring(node))}\n\n"
+        text += table(("option", "type", "default", "meaning"), _rows(module, node)) + "\n"
+    return text + "## Loglets: --set NAME=VALUE\n\n" + _kinds()
+
+
+def _rows(module: str, node: ast.ClassDef) -> list[tuple[str, str, str, str]]:
+    rows = []
+    for field, doc in documented(node.body):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and not field.target.id.startswith("_")
+        ):
+            name, default = _name_and_default(module, field)
+            rows.append((f"`{name}`", f"`{ast.unparse(field.annotation)}`".replace("|", "\\|"), default, cell(doc)))
+    return rows
+
+
+def _name_and_default(module: str, field: ast.AnnAssign) -> tuple[str, str]:
+    assert isinstance(field.target, ast.Name)
+    name, value = field.target.id, field.value
+    if isinstance(value, ast.Call) and ast.unparse(value.func) == "attrs.field":
+        arguments = {each.arg: each.value for each in value.keywords}
+        metadata = arguments.get("metadata")
+        if isinstance(metadata, ast.Call) and isinstance(metadata.args[0], ast.Constant):
+            name = f"[[{metadata.args[0].value}]]"
+        value = arguments.get("default")
+    if value is None:
+        return name, ""
+    try:
+        return name, _toml(value_of(value, module))
+    except UnknownValueError as unknown:
+        return name, f"`{unknown}`"
+
+
+def _toml(value: object) -> str:
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return f"`{str(value).lower()}`"
+        case str():
+            return f'`"{value}"`'
+        case tuple():
+            return f"`[{', '.join(_toml(each).strip('`') for each in value)}]`"
+    return f"`{value}`"
+
+
+def _kinds() -> str:
+    text = "`virtuallog reconfigure --to KIND --set NAME=VALUE`. What is not set stays as it was.\n\n"
+    for kind, provider in sorted(loglet_providers().items()):
+        if isinstance(provider, SupportsSettings) and provider.settings:
+            rows = [(f"`{name}`", cell(meaning)) for name, meaning in provider.settings.items()]
+            text += f"### {kind}\n\n{table(('setting', 'meaning'), rows)}\n"
+    return text

@@ -1,0 +1,126 @@
+"""Runs a document as a reader would paste it: its shell commands and Python examples in order.
+
+Blocks marked `sh` and `python` are run, `text` blocks are what the commands before them print. `make` commands are not run: the
+process that runs the test has them behind it. Nodes listen on free ports, as this machine may run a cluster already.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import attrs
+
+from tests.free_ports import free_ports
+
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PATIENCE_SECONDS = 120
+"""For a machine that is busy with other things; the commands take a few seconds."""
+
+
+@attrs.frozen
+class Block:
+    """A fenced block of a document."""
+
+    kind: str
+    text: str
+
+
+def blocks(document: Path) -> list[Block]:
+    """The blocks of a document, without those for `make` and `git`."""
+    found = [Block(*match.groups()) for match in BLOCK.finditer(document.read_text())]
+    return [block for block in found if not block.text.startswith(("make ", "git "))]
+
+
+@attrs.frozen
+class Shell:
+    """A terminal in an empty folder, with `virtuallog` on its path."""
+
+    folder: Path
+    environment: dict[str, str]
+
+    def run(self, script: str) -> str:
+        """What `script` prints; fails at its first command that fails. What it exports is there for the next one."""
+        session = f"touch exports; . ./exports\n{script}\nexport -p >exports"
+        command = ["bash", "-euo", "pipefail", "-c", session]
+        done = subprocess.run(
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False,
+            timeout=PATIENCE_SECONDS, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+
+@attrs.define
+class Clusters:
+    """The clusters that `virtuallog up` starts, each in a terminal of its own, on other ports than those in the document."""
+
+    shell: Shell
+    ports: dict[str, str]
+    running: list[subprocess.Popen[bytes]] = attrs.field(factory=list)
+
+    def moved(self, text: str) -> str:
+        """The text with those ports."""
+        return re.sub(r"\b[0-9]{4}\b", lambda found: self.ports.get(found[0], found[0]), text)
+
+    def up(self, command: str) -> None:
+        """Start one, and return once it is ready."""
+        folder = command.split("--data ")[1].split(maxsplit=1)[0]
+        named = command if "--base-port" in command else f"{command} --base-port 7001"
+        with (self.shell.folder / f"{folder}.log").open("wb") as log:
+            started = subprocess.Popen(
+                ["bash", "-c", f"exec {self.moved(named)}"],
+                cwd=self.shell.folder,
+                env=self.shell.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        self.running.append(started)
+        self.shell.run(f"until [ -e {folder}/cluster.toml ]; do sleep 0.1; done")
+
+    def down(self) -> None:
+        """End them all, as Ctrl-C does."""
+        for cluster in self.running:
+            cluster.terminate()
+        for cluster in self.running:
+            assert cluster.wait(PATIENCE_SECONDS) in {0, -15}
+        self.running.clear()
+
+
+@contextmanager
+def open_clusters(folder: Path) -> Iterator[Clusters]:
+    """A shell, and beside it the clusters that the document's own commands start."""
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    first = free_ports(9)
+    named = [*range(7001, 7004), *range(7101, 7104), *range(2181, 2184)]
+    ports = {str(port): str(first + number) for number, port in enumerate(named)}
+    made = Clusters(Shell(folder, environment), ports)
+    try:
+        yield made
+    finally:
+        made.down()
+
+
+def run_document(document: Path, clusters: Clusters) -> list[str]:
+    """Run all of it, and return the kinds of its blocks."""
+    shell, printed, found = clusters.shell, "", blocks(document)
+    for block in found:
+        if block.text.startswith("virtuallog up"):
+            clusters.up(block.text.strip())
+        elif block.text.startswith("rm -r"):
+            clusters.down()
+            shell.run(block.text)
+        elif block.kind == "sh":
+            printed = shell.run(block.text)
+        elif block.kind == "python":
+            (shell.folder / "example.py").write_text(clusters.moved(block.text))
+            printed = shell.run(f"{sys.executable} example.py")
+        elif block.kind == "text":
+            assert printed.endswith(block.text), f"{printed}\nis not\n{block.text}"
+    return [block.kind for block in found]
