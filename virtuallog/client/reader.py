@@ -98,7 +98,7 @@ class Reader:
             if not space.view.saw_tail(segment.position(tail.tail)) > self.position:
                 await space.view.refresh()  # idle: look for trims and changes that nobody told us of
         else:
-            await space.chain_writer.successor_of(segment.id)
+            await space.successors.after(segment.id)
 
 
 def records(placed: Placed) -> Iterator[Record]:

@@ -32,6 +32,9 @@ from virtuallog.reconfiguration.chain_cache import ChainCache
 from virtuallog.reconfiguration.chain_writer import ChainWriter, ChainWriterSettings, Planner
 from virtuallog.reconfiguration.core import chain_change
 from virtuallog.reconfiguration.metrics import ChainStatistics
+from virtuallog.reconfiguration.modification import SegmentModification
+from virtuallog.reconfiguration.successor import SuccessorSearch
+from virtuallog.reconfiguration.watchdog import Watchdog
 from virtuallog.runtime.nurseries import run_in_service
 
 CONDITIONAL_MAX: Final = 64
@@ -93,7 +96,10 @@ class VirtualLog:
         settings = settings or VirtualLogSettings()
         self.view: Final = ChainCache(metastore, providers, environment, cached=register, on_newer_register=on_register)
         self.chain_writer: Final = ChainWriter(self.view, planner, settings.chain)
-        self.space: Final = AddressSpace(self.view, self.chain_writer)
+        self.successors: Final = SuccessorSearch(self.view, self.chain_writer, settings.chain)
+        self.watchdog: Final = Watchdog(self.view, self.successors, settings.chain.watchdog_period)
+        self.space: Final = AddressSpace(self.view, self.chain_writer, self.successors)
+        self._modification = SegmentModification(self.view, self.chain_writer)
         self._appender_settings = settings.appender
         self._appender: Appender | None = None
         self._conditional: list[Appender] = []
@@ -278,7 +284,7 @@ class VirtualLog:
         if former is not None:
             newcomers -= servers_of(self.view.providers.get(former.kind), former.config)
         modification = chain_change.Modify(segment, kind, config, base, directories or {}, newcomers)
-        return await run_in_service(self.view.environment.nursery, partial(self.space.modify, modification))
+        return await run_in_service(self.view.environment.nursery, partial(self._modification.run, modification))
 
     async def reconfig_members(self, members: Sequence[NodeId], seen: Sequence[NodeId] | None = None) -> Register:
         """Let these nodes decide the register from now on; on return a majority of them knows, and the former members

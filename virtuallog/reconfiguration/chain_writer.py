@@ -11,16 +11,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import attrs
-import structlog
 import trio
 
 from virtuallog.contract.chain import Segment, SegmentId
 from virtuallog.contract.crash_points import CrashPoint
 from virtuallog.contract.errors import (
     ChainConflictError,
-    ForbiddenError,
     InvalidSettingError,
-    ReconfigurationNeededError,
     RetryableError,
     SealedError,
     UnavailableError,
@@ -30,7 +27,7 @@ from virtuallog.contract.placement import Cluster
 from virtuallog.contract.ports import Environment
 from virtuallog.contract.provider import LogletProvider, SupportsPreflight, check_level, replicated
 from virtuallog.contract.register import Register
-from virtuallog.contract.types import LogPosition, NodeId, Sealed
+from virtuallog.contract.types import LogPosition, NodeId
 from virtuallog.reconfiguration.chain_cache import ChainCache
 from virtuallog.reconfiguration.core import chain_change
 from virtuallog.reconfiguration.core.chain_change import (
@@ -49,55 +46,15 @@ from virtuallog.reconfiguration.core.members import check_members
 from virtuallog.reconfiguration.metrics import FAILED, LOST, WON, ChainMetrics
 from virtuallog.runtime.nurseries import run_in_service
 
-# FOLDED from virtuallog.probing: Whether a loglet that is only planned could be used: what a kind says of it whose loglets are kept where the cluster knows nothing.
-#
-# A loglet that cannot be reached cannot be sealed either, so a chain that has one at its end goes neither on nor back. Plans of kinds
-# that are kept on nodes look at who lives; of any other place a plan is a wish, and a typo ends the log.
+Planner: TypeAlias = Callable[[Register], Awaitable[Cluster]]
+"""Finds out which nodes live, for a loglet provider to choose from."""
 
 PREFLIGHT_SECONDS: Final = 6.0
 """For an answer: a call that finds nobody says so before. Nothing is sealed meanwhile."""
 
-
-async def run_preflight(provider: LogletProvider, config: bytes, environment: Environment) -> None:
-    """Return if nothing speaks against a loglet of this config. What was opened to find out is closed again.
-
-    Raises:
-        InvalidSettingError, ForbiddenError, UnsupportedError: something does; nothing was done.
-    """
-    if not isinstance(provider, SupportsPreflight):
-        return
-    async with trio.open_nursery() as nursery:
-        problem = await _find_problem(provider, provider.kind, config, attrs.evolve(environment, nursery=nursery))
-        nursery.cancel_scope.cancel()
-    if problem is not None:
-        raise problem
-
-
-async def _find_problem(
-    provider: SupportsPreflight, kind: str, config: bytes, environment: Environment
-) -> VirtualLogError | None:
-    """Not raised: what a nursery lets out is in a group."""
-    with environment.clock.timeout(PREFLIGHT_SECONDS):
-        try:
-            await provider.probe(config, environment)
-        except VirtualLogError as error:
-            return error
-        return None
-    return InvalidSettingError(kind, f"the log stays where it is: no answer from there in {PREFLIGHT_SECONDS:g} s")
-
-
-Planner: TypeAlias = Callable[[Register], Awaitable[Cluster]]
-"""Finds out which nodes live, for a loglet provider to choose from."""
-
-FAILED_ROUNDS_MAX: Final = 3
-"""Of the watchdog, in vain, before it says so: most of what it meets is over at the next one."""
-
-log = structlog.get_logger(__name__)
-
 _PLANNED = CrashPoint("chain: a successor is planned, nothing is sealed")
 _SEALED = CrashPoint("chain: the active loglet is sealed, its tail is not known")
 _BOUNDED = CrashPoint("chain: the tail of a sealed loglet is known, nothing is put")
-_ROLLING = CrashPoint("chain: the grace period is over, the roll-forward has not begun")
 _DECIDED: Final[dict[type[Change], CrashPoint]] = {
     Extend: CrashPoint("chain: an extension is decided, its client does not know"),
     Close: CrashPoint("chain: the end of the log is decided, its client does not know", rare=True),
@@ -139,19 +96,16 @@ class ChainWriter:
         self._planner = planner
         self._settings = settings
         self._changing = trio.Lock()
-        self.may_change = settings.may_change
-        self._problems: list[str] = []
-        """Of the last looks of the watchdog, up to the first one that found nothing wrong."""
         self.meter: Final = ChainMetrics()
 
     async def extend(self, kind: str, settings: Mapping[str, str]) -> Register:
         """Seal the active loglet and continue on a new one; again on top of whoever comes first."""
         provider = self._view.provider(kind)
         while True:
-            config = await self._plan(provider, settings, await self._view.refresh())
+            config = await self.plan(provider, settings, await self._view.refresh())
             await run_preflight(provider, config, self._view.environment)
             _PLANNED.reached()
-            done = await self.change(Extend(kind, config, nodes=_nodes(provider, config)))
+            done = await self.change(Extend(kind, config, nodes=nodes_of(provider, config)))
             if done.won:
                 return done.register
 
@@ -178,95 +132,7 @@ class ChainWriter:
         check_members(chosen, await self._planner(current))
         return (await self.change(ChangeMembers(chosen, before), planned=False)).register
 
-    async def successor_of(self, segment_id: SegmentId, *, failed: bool = False) -> Register:
-        """A register whose last segment is another one, or is closed.
-
-        Waits for whoever is changing the chain; after the grace period finishes the change. With `failed`, at once:
-        the loglet itself has asked for a successor.
-
-        Raises:
-            UnavailableError: the MetaStore or the loglet does not answer, or too few nodes for a successor.
-        """
-        environment, settings, pause = self._view.environment, self._settings, self._settings.poll_min
-        grace = 0.0 if failed else settings.grace * (1 + environment.random.random() / 2)
-        deadline = environment.clock.monotonic() + grace
-        while True:
-            found = await self._view.refresh()
-            if found.chain.last.id != segment_id or found.chain.active is None:
-                return found
-            now = environment.clock.monotonic()
-            if now >= deadline and self.may_change:
-                await self._try_to_roll_forward(found)
-            elif now >= deadline + settings.others_patience:
-                raise UnavailableError(
-                    f"no node has found a successor for loglet {segment_id}, and this client may not"
-                )
-            else:
-                await environment.clock.sleep(pause)
-                pause = min(2 * pause, settings.poll_max)
-
-    async def _try_to_roll_forward(self, stuck: Register) -> None:
-        try:
-            await self._roll_forward(stuck)
-        except ForbiddenError as error:
-            # Who may not change the chain waits for the nodes, each of which watches over it.
-            log.info("leaving a half-done change to others", reason=str(error))
-            self.may_change = False
-
-    async def _roll_forward(self, stuck: Register) -> None:
-        last = stuck.chain.last
-        try:
-            config = await self._plan(self._view.provider(last.kind), {}, stuck)
-        except InvalidSettingError as error:
-            # Nobody has set anything: there are too few nodes at this moment. Others come back, or answer in time.
-            raise UnavailableError(f"no successor for loglet {last.id} can be planned: {error}") from error
-        _ROLLING.reached()
-        self.meter.roll_forwards.value += 1
-        log.info("rolling forward", segment=str(last.id), version=stuck.version)
-        nodes = _nodes(self._view.provider(last.kind), config)
-        await self.change(Extend(last.kind, config, False, nodes), planned=False, only_after=last.id)
-
-    async def run_watchdog(self) -> None:
-        """For ever: finish changes that somebody left half done. Every node runs one; the conditional put elects.
-
-        No error ends it, since that would end the node: a chain that this node cannot help is still served by it.
-        """
-        environment, period = self._view.environment, self._settings.watchdog_period
-        while True:
-            await environment.clock.sleep(period * (0.5 + environment.random.random()))
-            problem = ""
-            try:
-                await self._watch_once()
-            except RetryableError as error:
-                problem = str(error)
-                log.debug("watchdog", error=problem)
-            except VirtualLogError as error:
-                problem = f"{type(error).__name__}: {error}"
-                log.warning("watchdog", error=problem)
-            self._problems = [*self._problems, problem][-FAILED_ROUNDS_MAX:] if problem else []
-
-    @property
-    def problem(self) -> str:
-        """Why the watchdog cannot look after the open segment, if that is so for several looks; for people."""
-        register = self._view.cached
-        if len(self._problems) < FAILED_ROUNDS_MAX or register is None:
-            return ""
-        last = register.chain.last
-        return f"the open segment {last.id} ({last.kind}) cannot be looked after: {self._problems[-1]}"
-
-    async def _watch_once(self) -> None:
-        segment = (await self._view.refresh()).chain.active
-        if segment is None:
-            return
-        try:
-            if isinstance(await self._view.loglet(segment).check_tail(), Sealed):
-                await self.successor_of(segment.id)
-        except ReconfigurationNeededError:
-            await self.successor_of(segment.id, failed=True)
-        except SealedError:  # dropped: the next refresh shows why
-            pass
-
-    async def _plan(self, provider: LogletProvider, settings: Mapping[str, str], current: Register) -> bytes:
+    async def plan(self, provider: LogletProvider, settings: Mapping[str, str], current: Register) -> bytes:
         check_level(provider, current.level)
         last = current.chain.last
         previous = last.config if last.kind == provider.kind else None
@@ -362,10 +228,38 @@ class ChainWriter:
         return chain_change.PutWon()
 
 
-def _nodes(provider: LogletProvider, config: bytes) -> frozenset[NodeId]:
+def nodes_of(provider: LogletProvider, config: bytes) -> frozenset[NodeId]:
     """The nodes that a loglet rests on, if it rests on any."""
     found = replicated(provider)
     if found is None:
         return frozenset()
     placement = found.placement(config)
     return placement.orders.union(placement.servers)
+
+
+async def run_preflight(provider: LogletProvider, config: bytes, environment: Environment) -> None:
+    """Return if nothing speaks against a loglet of this config. What was opened to find out is closed again.
+
+    Raises:
+        InvalidSettingError, ForbiddenError, UnsupportedError: something does; nothing was done.
+    """
+    if not isinstance(provider, SupportsPreflight):
+        return
+    async with trio.open_nursery() as nursery:
+        problem = await _find_problem(provider, provider.kind, config, attrs.evolve(environment, nursery=nursery))
+        nursery.cancel_scope.cancel()
+    if problem is not None:
+        raise problem
+
+
+async def _find_problem(
+    provider: SupportsPreflight, kind: str, config: bytes, environment: Environment
+) -> VirtualLogError | None:
+    """Not raised: what a nursery lets out is in a group."""
+    with environment.clock.timeout(PREFLIGHT_SECONDS):
+        try:
+            await provider.probe(config, environment)
+        except VirtualLogError as error:
+            return error
+        return None
+    return InvalidSettingError(kind, f"the log stays where it is: no answer from there in {PREFLIGHT_SECONDS:g} s")

@@ -140,7 +140,7 @@ async def test_the_watchdog_finishes_what_nobody_else_meets(autojump_clock: Mock
     async with world() as w:
         log, watch = w.client(), w.client()
         await log.append(b"a")
-        w.nursery.start_soon(watch.chain_writer.run_watchdog)
+        w.nursery.start_soon(watch.watchdog.run)
         await active_loglet(log, w).seal()
 
         await trio.sleep(5)
@@ -169,7 +169,7 @@ async def test_a_roll_forward_waits_for_nodes_that_are_slow_to_answer(autojump_c
         log, watch = w.client(), w.client()
         await log.append(b"before")
         await active_loglet(log, w).seal()
-        nursery.start_soon(watch.chain_writer.run_watchdog)
+        nursery.start_soon(watch.watchdog.run)
         positions: list[LogPosition] = []
 
         async def append() -> None:
@@ -193,7 +193,7 @@ async def test_the_watchdog_outlives_a_chain_that_it_cannot_handle(autojump_cloc
     async with world() as w:
         log, watch = w.client(), w.client()
         watch.view.providers = {"memory": w.providers["memory"]}
-        w.nursery.start_soon(watch.chain_writer.run_watchdog)
+        w.nursery.start_soon(watch.watchdog.run)
         await log.reconfig_extend("sparse")
         await trio.sleep(5)
         await log.reconfig_extend("memory")
@@ -209,17 +209,15 @@ async def test_the_watchdog_says_what_it_cannot_look_after(autojump_clock: MockC
         log, watch = w.client(), w.client()
         providers = watch.view.providers
         watch.view.providers = {"memory": w.providers["memory"]}
-        w.nursery.start_soon(watch.chain_writer.run_watchdog)
+        w.nursery.start_soon(watch.watchdog.run)
         await log.reconfig_extend("sparse")
         await trio.sleep(5)
 
         last = w.register.chain.last.id
-        assert watch.chain_writer.problem.startswith(
-            f"the open segment {last} (sparse) cannot be looked after: Unknown"
-        )
+        assert watch.watchdog.problem.startswith(f"the open segment {last} (sparse) cannot be looked after: Unknown")
         watch.view.providers = providers
         await trio.sleep(5)
-        assert watch.chain_writer.problem == ""
+        assert watch.watchdog.problem == ""
 
 
 async def test_a_change_whose_loglet_was_dropped_meanwhile_starts_over(autojump_clock: MockClock) -> None:
