@@ -1,6 +1,7 @@
-"""The virtual address space: where its tail is, and what lies at its positions (Delos, OSDI'20, section 3.1).
+"""The virtual address space: tail, reads and trims over the chain (Delos, OSDI'20, section 3.1).
 
-The tail is asked of the last segment, data of the owner of the range. Appenders and readers are built on this.
+The tail comes from the last segment, entries from the segment that owns their range. Appenders and
+readers are built on this.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from virtuallog.reconfiguration.chain_writer import ChainWriter
 from virtuallog.reconfiguration.successor import SuccessorSearch
 
 ASK_SECONDS: Final = 5.0
-"""For one node: it has to ask a majority of the servers of each segment that it knows to be trimmed."""
+"""Timeout of one `FindTrimPoint`: the node asks a majority of the servers of each segment that is trimmed."""
 READ_BYTES_MAX: Final = 8 << 20
-"""Of one answer; what servers give at most. A number that nobody can mean must not reach the wire, where it does not fit."""
+"""Cap on one read, equal to the servers' own cap. Clamped here because larger values overflow the wire field."""
 
 _TRIMMED = CrashPoint("chain: one segment more is trimmed")
 _EMPTY = CrashPoint("chain: segments are trimmed as a whole, the chain still has them", rare=True)
@@ -38,7 +39,7 @@ _EMPTY = CrashPoint("chain: segments are trimmed as a whole, the chain still has
 
 @attrs.define
 class AddressSpace:
-    """One client's way into the log."""
+    """The log as one client sees it."""
 
     view: ChainCache
     chain_writer: ChainWriter
@@ -51,19 +52,19 @@ class AddressSpace:
         while True:
             segment = (await self.view.current()).chain.last
             if segment.stop is not None:
-                # A cached "closed" may be old: somebody may have extended the log since.
+                # A cached "closed" may be old: another client may have extended the log since.
                 if (await self.view.refresh()).chain.last.id == segment.id:
                     return Sealed(segment.stop)
                 continue
             try:
                 tail = await self.view.loglet(segment).check_tail()
-            except SealedError:  # dropped: the chain has moved on without us
+            except SealedError:  # dropped: the chain has moved on
                 tail = Sealed(segment.base)
             except ReconfigurationNeededError:
                 await self.successors.after(segment.id, failed=True)
                 continue
             except RetryableError as error:
-                # Its servers may have been replaced since, and nobody is left to say that it is sealed.
+                # Its servers may have been replaced since, so that none is left to say that it is sealed.
                 if (await self.view.refresh()).chain.last.id == segment.id:
                     raise as_unavailable(error) from error
                 continue
@@ -97,7 +98,7 @@ class AddressSpace:
                 raise UnavailableError(f"nobody serves position {start}, though the chain has it")
 
     async def _read_segment(self, segment: Segment, start: int, stop: int, max_bytes: int) -> Sequence[Placed]:
-        # Clamped to the chain's stop: what a loglet holds beyond is not in the virtual address space.
+        # Clamped to the chain's stop: entries that a loglet holds beyond it are not in the virtual address space.
         if segment.stop is not None:
             stop = min(stop, segment.stop)
         max_bytes = max(0, min(max_bytes, READ_BYTES_MAX))
@@ -113,7 +114,7 @@ class AddressSpace:
             self.view.environment.check_resident()
             try:
                 effective = await self._trim_segments(register.chain, target)
-            except SealedError as error:  # a loglet was dropped: others have trimmed further than we know
+            except SealedError as error:  # a loglet was dropped: others have trimmed further
                 if (await self.view.refresh()).version == register.version:
                     raise UnavailableError(f"the chain has a loglet that has been dropped: {error}") from error
                 continue
@@ -123,15 +124,18 @@ class AddressSpace:
                 continue
             after = (await self.view.refresh()).chain
             if after.start > effective or _replaced(register.chain, after, max(target, effective + 1)):
-                continue  # others have trimmed further than we know, or copied what we have trimmed, perhaps before that
+                # Others have trimmed further, or have copied a segment trimmed here, perhaps before it was trimmed.
+                continue
             if any(segment.stop is not None and segment.stop <= target for segment in register.chain.segments[:-1]):
                 _EMPTY.reached()
                 await self.chain_writer.truncate(target)
             return effective
 
     async def _trim_segments(self, chain: Chain, target: LogPosition) -> LogPosition:
-        """Trim each segment up to `target`; returns the trim point, which is beyond `target` if others have trimmed further:
-        then a segment that we have nothing to trim in is asked, too."""
+        """Trim each segment up to `target`; returns the trim point.
+
+        That is beyond `target` if others have trimmed further. So a segment that has nothing to trim is asked as well.
+        """
         effective = chain.start
         for segment in chain.segments:
             if segment.start > effective:
@@ -139,7 +143,7 @@ class AddressSpace:
             end = target if segment.stop is None else min(target, segment.stop)
             offset = segment.offset(max(segment.start, end))
             trimmed = segment.position(await self.view.loglet(segment).prefix_trim(offset))
-            # What lies beyond the stop of a closed segment is not in the log.
+            # Entries beyond the stop of a closed segment are not in the log.
             effective = trimmed if segment.stop is None else min(trimmed, segment.stop)
             _TRIMMED.reached()
         return effective
@@ -147,8 +151,8 @@ class AddressSpace:
     async def find_trim_point(self) -> LogPosition:
         """See `VirtualLog.find_trim_point`.
 
-        A trim that asks for nothing: whoever reads may be answered by a server that has not heard of a trim yet. Who may
-        not trim asks a node to do it.
+        Done by a trim to position 0, since a read may be answered by a server that does not know of the
+        last trim yet. A client that may not trim asks a node to do it.
         """
         if not self.successors.may_change:
             return await ask_for_trim_point(self.view)
@@ -156,16 +160,20 @@ class AddressSpace:
 
 
 def _replaced(before: Chain, after: Chain, stop: int) -> bool:
-    """Whether there is a segment below `stop` under which another loglet has been put."""
+    """True if another loglet was put under a segment below `stop`."""
     ids = {segment.id for segment in after.segments}
     return any(segment.id not in ids for segment in before.segments if after.start <= segment.start < stop)
 
 
 async def ask_for_trim_point(view: ChainCache) -> LogPosition:
-    """The trim point, from the first node that tells it.
+    """The trim point, from the first node that answers.
+
+    With TLS, a certificate of the role `client` is enough for appends and reads only. Completing a
+    half-done seal, repair or trim takes more (docs/security.md). A client waits until nodes do that, or
+    asks one here.
 
     Raises:
-        UnavailableError: none does.
+        UnavailableError: no node answers.
     """
     problem: RetryableError = UnavailableError("no node is known")
     for node in sorted((await view.current()).nodes):
