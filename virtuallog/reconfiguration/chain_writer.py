@@ -1,8 +1,8 @@
-"""Runs changes of the chain (the effects of `chain_change.py`) and finishes those that others left half done.
+"""Driver of changes of the chain: carries out the effects of `core/chain_change.py`.
 
-A change runs in the service nursery: a reconfiguration that dies with its caller between seal and put would be safe,
-but would cost every client a grace period. Without any memory of what the dead one intended, whoever finishes a
-change continues with a loglet of the same kind (Delos, OSDI'20, section 3.2).
+A change runs in the service nursery. A reconfiguration that dies with its caller between seal and put would
+be safe, but would cost every client a grace period. A client that finishes it does not know the intention of
+the dead one, so it continues with a loglet of the same kind (`successor.py`; Delos, OSDI'20, section 3.2).
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ from virtuallog.reconfiguration.metrics import FAILED, LOST, WON, ChainMetrics
 from virtuallog.runtime.nurseries import run_in_service
 
 Planner: TypeAlias = Callable[[Register], Awaitable[Cluster]]
-"""Finds out which nodes live, for a loglet provider to choose from."""
+"""Finds the live nodes of a register, for a loglet provider to choose from."""
 
 PREFLIGHT_SECONDS: Final = 6.0
-"""For an answer: a call that finds nobody says so before. Nothing is sealed meanwhile."""
+"""Time limit of a preflight; a call to a dead address fails sooner. Nothing is sealed meanwhile."""
 
 _PLANNED = CrashPoint("chain: a successor is planned, nothing is sealed")
 _SEALED = CrashPoint("chain: the active loglet is sealed, its tail is not known")
@@ -66,32 +66,41 @@ _DECIDED: Final[dict[type[Change], CrashPoint]] = {
 
 @attrs.frozen(kw_only=True)
 class ChainWriterSettings:
-    """How patient a client is with others. Times in seconds."""
+    """Patience of a client with other clients, and its permission to change the chain. Times in seconds."""
 
     grace: float = 1.0
-    """How long a sealed loglet may be without a successor before a client finishes the change itself (plus up to half
-    of that again at random, so that one of many goes first). Shorter heals sooner; too short makes clients race with
-    a reconfiguration that is under way, which is harmless but may undo its choice of loglet."""
+    """Time that a sealed loglet may be without a successor before a client finishes the change itself.
+
+    Up to half of it is added at random, so that one of many clients goes first. Shorter heals sooner; too
+    short makes clients race with a reconfiguration that is under way. That is harmless, but may undo its
+    choice of loglet.
+    """
     poll_min: float = 0.002
-    """First pause between two looks at the register while waiting for a successor; doubles up to `poll_max`. The
-    first ones are short because a healthy reconfiguration takes some milliseconds."""
+    """First pause between two reads of the register while waiting for a successor; doubles up to `poll_max`.
+
+    The first pauses are short because a healthy reconfiguration takes some milliseconds.
+    """
     poll_max: float = 0.1
+    """Longest such pause."""
     watchdog_period: float = 1.0
-    """Pause between two looks of a node's watchdog at the active loglet."""
+    """Mean pause between two looks of a node's watchdog at the active loglet."""
     may_change: bool = True
-    """Whether this client may change the chain. One that may not (docs/security.md) leaves to nodes what it finds half
-    done; one that learns from a refusal that it may not does so, too."""
+    """True if this client may change the chain.
+
+    A client that may not (docs/security.md) leaves half-done changes to nodes. So does a client that
+    learns from a refusal that it may not.
+    """
     others_patience: float = 10.0
-    """How much longer a client waits that may not change the chain: nodes look after it every second."""
+    """Extra time that a client waits if it may not change the chain: nodes look after it every second."""
     put_attempts: int = 5
-    """How often one change is put to a MetaStore that does not answer before its outcome is called unknown."""
+    """Puts of one change to a MetaStore that does not answer, before its outcome is called unknown."""
 
 
 class ChainWriter:
     """Changes the chain on behalf of one client."""
 
     def __init__(self, view: ChainCache, planner: Planner, settings: ChainWriterSettings) -> None:
-        """Makes no call yet."""
+        """Make no call yet."""
         self._view = view
         self._planner = planner
         self._settings = settings
@@ -99,7 +108,10 @@ class ChainWriter:
         self.meter: Final = ChainMetrics()
 
     async def extend(self, kind: str, settings: Mapping[str, str]) -> Register:
-        """Seal the active loglet and continue on a new one; again on top of whoever comes first."""
+        """Seal the active loglet and continue on a new one; see `VirtualLog.reconfig_extend`.
+
+        If another client's change comes first, the change is made again on top of it.
+        """
         provider = self._view.provider(kind)
         while True:
             config = await self.plan(provider, settings, await self._view.refresh())
@@ -110,7 +122,10 @@ class ChainWriter:
                 return done.register
 
     async def close(self) -> Register:
-        """Seal the active loglet and mark the log as closed; again on top of whoever comes first."""
+        """Seal the active loglet and mark the log as closed.
+
+        If another client's change comes first, the change is made again on top of it.
+        """
         while (current := await self._view.refresh()).chain.active is not None:
             await self.change(Close(), planned=False)
         return current
@@ -121,11 +136,11 @@ class ChainWriter:
         return (await self.change(Truncate(first), planned=False)).register
 
     async def change_members(self, members: Sequence[NodeId], seen: Sequence[NodeId] | None = None) -> Register:
-        """Let other nodes decide the register from now on, if a majority of them answers.
+        """Make other nodes the members of the MetaStore, if a majority of them answers.
 
         Args:
-            members: all of them.
-            seen: the members that these take the place of; None: those of this moment.
+            members: all new members.
+            seen: the former members, as the operator saw them; None: those of this moment.
         """
         chosen, current = tuple(sorted(members)), await self._view.refresh()
         before = current.members if seen is None else tuple(sorted(seen))
@@ -133,18 +148,27 @@ class ChainWriter:
         return (await self.change(ChangeMembers(chosen, before), planned=False)).register
 
     async def plan(self, provider: LogletProvider, settings: Mapping[str, str], current: Register) -> bytes:
+        """Config of a new loglet on the nodes that live now.
+
+        Raises:
+            InvalidSettingError: the settings are wrong, or too few nodes live.
+            UnsupportedError: a node of the cluster is too old for the kind.
+        """
         check_level(provider, current.level)
         last = current.chain.last
         previous = last.config if last.kind == provider.kind else None
         return provider.plan(await self._planner(current), settings, previous)
 
     async def change(self, change: Change, *, planned: bool = True, only_after: SegmentId | None = None) -> ChangeDone:
-        """Run one change in the service nursery.
+        """Run one change in the service nursery; a cancel does not end it.
 
         Args:
-            change: what to do.
-            planned: refuse to let the register grow over its limit.
-            only_after: do nothing unless this is still the last segment.
+            change: the change to make.
+            planned: raise TooLargeError if the register would grow over its limit.
+            only_after: do nothing unless this is still the last segment; None: in any case.
+
+        Raises:
+            UnavailableError: unknown outcome; may be called again.
         """
 
         async def run() -> ChangeDone:
@@ -212,7 +236,10 @@ class ChainWriter:
         return chain_change.SealReturned()
 
     async def _successor_of_dropped(self, segment: Segment) -> Register:
-        """Loglets are dropped once a decided chain is without them: somebody else's change came first."""
+        """The register that has replaced a dropped loglet.
+
+        Loglets are dropped once a decided chain is without them: another client's change came first.
+        """
         found = await self._view.refresh()
         if found.chain.last.id == segment.id:
             raise UnavailableError(f"loglet {segment.id} has been dropped, though the chain has it")
@@ -229,7 +256,7 @@ class ChainWriter:
 
 
 def nodes_of(provider: LogletProvider, config: bytes) -> frozenset[NodeId]:
-    """The nodes that a loglet rests on, if it rests on any."""
+    """Nodes that a loglet of this config needs; empty if its kind uses none."""
     found = replicated(provider)
     if found is None:
         return frozenset()
@@ -238,10 +265,14 @@ def nodes_of(provider: LogletProvider, config: bytes) -> frozenset[NodeId]:
 
 
 async def run_preflight(provider: LogletProvider, config: bytes, environment: Environment) -> None:
-    """Return if nothing speaks against a loglet of this config. What was opened to find out is closed again.
+    """Check that a planned loglet could be used, if its kind offers `SupportsPreflight`. Closes what it opens.
+
+    A loglet that cannot be reached cannot be sealed either, so a chain that ends with one goes neither on
+    nor back. Plans of kinds that are kept on nodes look at the live nodes. A plan for any other storage is a
+    mere wish, and a typo in it would end the log.
 
     Raises:
-        InvalidSettingError, ForbiddenError, UnsupportedError: something does; nothing was done.
+        InvalidSettingError, ForbiddenError, UnsupportedError: the loglet could not be used; nothing was done.
     """
     if not isinstance(provider, SupportsPreflight):
         return
@@ -255,7 +286,7 @@ async def run_preflight(provider: LogletProvider, config: bytes, environment: En
 async def _find_problem(
     provider: SupportsPreflight, kind: str, config: bytes, environment: Environment
 ) -> VirtualLogError | None:
-    """Not raised: what a nursery lets out is in a group."""
+    """Error of the preflight; None if there is none. Returned, since a nursery would wrap it in a group."""
     with environment.clock.timeout(PREFLIGHT_SECONDS):
         try:
             await provider.probe(config, environment)
