@@ -20,7 +20,7 @@ _ROLLING: Final = CrashPoint("chain: the grace period is over, the roll-forward 
 
 
 class SuccessorSearch:
-    """Finds successors for one client. Rolls a half-done change forward if nobody else does and this client may."""
+    """Search for successors by one client. It rolls a half-done change forward if no other client does and it may."""
 
     def __init__(self, view: ChainCache, chain_writer: ChainWriter, settings: ChainWriterSettings) -> None:
         """Make no call yet."""
