@@ -109,8 +109,8 @@ class Trimmed:
 class PrefixTrim(Request[Trimmed]):
     """Drop everything below `position`, and the segments that this empties.
 
-    Fails with InvalidSettingError if a database on this log needs some of it, with UnavailableError if the register
-    names one that does not answer. Nothing was done then.
+    Fails with InvalidSettingError if a database on this log needs some of it, with UnavailableError if there is
+    one and none of its servers answers. Nothing was done then.
     """
 
     position: int
