@@ -103,14 +103,14 @@ class BatchSender:
         """Make the first attempt without a task; a task takes over if it fails."""
         attempt = self._posted[flight] = object()
         # If the loglet is lost meanwhile, the batch is in doubt like any other, and settled by the search.
-        maybe, flight.maybe = flight.maybe, True
+        was_in_doubt, flight.in_doubt = flight.in_doubt, True
 
         def done(outcome: range | VirtualLogError) -> None:
             if self._posted.get(flight) is not attempt:
                 return
             del self._posted[flight]
             if isinstance(outcome, VirtualLogError):
-                flight.maybe = maybe
+                flight.in_doubt = was_in_doubt
                 self._start_task(nursery, flight, segment, outcome)
             else:
                 _PLACED.reached()
@@ -156,7 +156,7 @@ class BatchSender:
         opens, pause = not state.session.opened, state.settings.retry_min
         while flight.batch.session == state.session.id:
             # Also if the attempt is cancelled, or refused for the moment: a second copy of the call may yet be taken.
-            maybe, flight.maybe = flight.maybe, True
+            was_in_doubt, flight.in_doubt = flight.in_doubt, True
             try:
                 if failed is not None:
                     raise failed
@@ -166,7 +166,7 @@ class BatchSender:
                 if not isinstance(error, OutOfOrderError):  # that one only waits for a predecessor on its way
                     await self._look_for_successor(segment, error)
             except (SealedError, ReconfigurationNeededError) as error:
-                flight.maybe = maybe or not (isinstance(error, SealedError) and error.refused)
+                flight.in_doubt = was_in_doubt or not (isinstance(error, SealedError) and error.refused)
                 state.asked_for_successor |= isinstance(error, ReconfigurationNeededError)
                 self._lose(segment)
             except RetryableError as error:
@@ -181,7 +181,7 @@ class BatchSender:
                     state.abandon_all(UnavailableError(f"unknown outcome: {error}, and the chain cannot be read"))
             except VirtualLogError as error:
                 # This attempt did nothing; an earlier one whose answer was lost may have placed the batch.
-                failure = UnavailableError(f"unknown outcome: {error}") if maybe else error
+                failure = UnavailableError(f"unknown outcome: {error}") if was_in_doubt else error
                 await self._abandon_in_turn(flight, failure)
             else:
                 _PLACED.reached()

@@ -37,8 +37,8 @@ class InFlightBatch:
     """Set by the driver: the pending appends of the batch."""
     sent: bool = False
     """True while an attempt at the present loglet has not ended."""
-    maybe: bool = False
-    """True if the batch is in doubt: an earlier attempt may have placed it, or may do so yet."""
+    in_doubt: bool = False
+    """True if its outcome is unknown: an earlier attempt may have placed it, or may do so yet."""
     since: float = 0.0
     """Set by the driver: time at which the first of its entries was offered."""
 
@@ -113,7 +113,7 @@ class AppendSession:
     @property
     def has_unknown_outcomes(self) -> bool:
         """True if a batch in flight is in doubt."""
-        return any(flight.maybe for flight in self.flights)
+        return any(flight.in_doubt for flight in self.flights)
 
     def settle(self, found: Iterable[PlacedBatch]) -> list[tuple[InFlightBatch, PlacedBatch]]:
         """Leave the lost loglet, given the batches of its sealed range; returns those of this session, with their places.
@@ -128,7 +128,7 @@ class AppendSession:
         # A later batch without an earlier one cannot be there: the loglet keeps the order of a session.
         assert not any(flight.batch.first_sequence in places for flight in self.flights)
         for flight in self.flights:
-            flight.maybe = False
+            flight.in_doubt = False
         self.opened = self.lost = False
         return settled
 
