@@ -161,7 +161,7 @@ class BlockingLog:
         return self._run(self._log.reconfig_modify, segment, kind, config, base, directories)
 
     def call(self, node: NodeId, request: Request[ReplyT], timeout_seconds: float) -> ReplyT:
-        """Send a request of an interface given to `connect_blocking(more=...)`; see `virtuallog.contract.ports.Services.call`."""
+        """Send a request of an interface in `connect_blocking(more=...)`; see `contract.ports.Services.call`."""
         reply: ReplyT = self._run(self._log.view.environment.services.call, node, request, timeout_seconds)
         return reply
 

@@ -15,7 +15,7 @@ from virtuallog.contract.register import Register
 from virtuallog.contract.types import NodeId
 
 ANSWER_SECONDS: Final = 1.0
-"""Time limit of a status. A live node answers in a millisecond; one that takes a second counts as dead for a planner."""
+"""Time limit of a status. A live node answers in a millisecond; a planner takes a slower one for dead."""
 
 METASTORE_ROLE: Final = "metastore"
 """Role of an acceptor of the register. A node whose acceptor is closed names it in the failures of its status."""

@@ -115,7 +115,10 @@ class PrefixTrim(Request[Trimmed]):
 
     position: int
     force: bool = False
-    """True: trim even if a database needs the entries. A replica that loses its part of the log has to copy another one."""
+    """True: trim even if a database needs the entries.
+
+    A replica that loses its part of the log has to copy another replica.
+    """
 
 
 @attrs.frozen(kw_only=True)

@@ -71,7 +71,10 @@ class Appender:
 
     @property
     def session(self) -> SessionId:
-        """Name of this appender's entries in the log. Changes after a failed append, unless it may have one session only."""
+        """Name of this appender's entries in the log.
+
+        Changes after a failed append, unless the appender may have one session only.
+        """
         return self._state.only_session or self._session.id
 
     @property
@@ -126,7 +129,8 @@ class Appender:
                 order for entries that are in the log: positions give the order.
 
         Raises:
-            TooLargeError, UnavailableError: over the limit, or the appender is closed. Nothing was done, `done` is not called.
+            TooLargeError: over the limit; nothing was done, `done` is not called.
+            UnavailableError: the appender is closed; the same.
         """
         self._put(PostedAppend(payloads, check_size(payloads, self._settings.entry_bytes_max), None, done=done))
 

@@ -25,7 +25,7 @@ class AppendStatistics:
     batch_entries: Distribution
     batch_bytes: Distribution
     interruption_seconds: Distribution
-    """Seconds per change of the segment, from the last moment of the old one to the first acknowledgement of the new."""
+    """Seconds per change of the segment, from the end of the old one to the first acknowledgement of the new."""
     queued_bytes: int
     """Bytes that wait for a batch now."""
     batches_in_flight: int

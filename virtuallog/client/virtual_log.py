@@ -287,7 +287,7 @@ class VirtualLog:
             InvalidSettingError: the segment is open or not in the chain, or one of the directories was
                 replaced, or a node that has no copy so far is drained, or the other loglet is not
                 sealed at or past the end of the segment.
-            TooLargeError: of another kind than the former one, and the register has no room for it; nothing was done.
+            TooLargeError: another kind than before, and the register has no room for it; nothing was done.
             UnavailableError: unknown whether the chain has changed, or whether trims were carried over. Or
                 the other loglet does not answer, and nothing was done.
             CorruptionError, MalformedError, StorageError, UnsupportedError: the other loglet cannot be read; nothing was done.

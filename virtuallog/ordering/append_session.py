@@ -107,7 +107,10 @@ class AppendSession:
 
     @property
     def needs_settling(self) -> bool:
-        """True if all sends to the lost loglet have ended: search its sealed range if any batch is in doubt, then `settle`."""
+        """True if all sends to the lost loglet have ended.
+
+        Then search its sealed range, if any batch is in doubt, and `settle`.
+        """
         return self.lost and not any(flight.sent for flight in self.flights)
 
     @property
@@ -116,7 +119,7 @@ class AppendSession:
         return any(flight.in_doubt for flight in self.flights)
 
     def settle(self, found: Iterable[PlacedBatch]) -> list[tuple[InFlightBatch, PlacedBatch]]:
-        """Leave the lost loglet, given the batches of its sealed range; returns those of this session, with their places.
+        """Leave the lost loglet, given the batches in its sealed range; returns those in flight, with their places.
 
         The others are sent again, oldest first, to the next loglet.
         """

@@ -1,4 +1,7 @@
-"""The successor of a loglet that takes no more appends: wait for it, or finish the change (Delos, OSDI'20, section 3.2)."""
+"""Successor of a loglet that takes no more appends: wait for it, or roll the change forward.
+
+See Delos, OSDI'20, section 3.2.
+"""
 
 from __future__ import annotations
 

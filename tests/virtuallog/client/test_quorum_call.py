@@ -42,8 +42,8 @@ async def test_a_repeat_that_is_overdue_is_sent_at_once() -> None:
     environment = Environment(
         services=cast(Services, machine), clock=cast(Clock, machine), random=random.Random(1), nursery=cast(Any, None)
     )
-    courier = QuorumCall(environment)
-    courier.ask(NodeId(1), GetStatus(), "tag", 1.0, lambda: True)
+    calls = QuorumCall(environment)
+    calls.ask(NodeId(1), GetStatus(), "tag", 1.0, lambda: True)
 
-    assert await courier.receive(10.0) is None
+    assert await calls.receive(10.0) is None
     assert machine.asked > 1

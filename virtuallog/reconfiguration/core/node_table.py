@@ -31,7 +31,10 @@ from virtuallog.contract.types import NodeId
 from virtuallog.reconfiguration.core.members import too_few_seats
 
 NODES_MAX: Final = 64
-"""Most nodes in the table: some 100 bytes each in a register of 64 KiB, and each node asks all others for their state."""
+"""Most nodes in the table.
+
+Each takes some 100 bytes in a register of 64 KiB, and each node asks all others for their state.
+"""
 
 
 def _nowhere(_: Segment) -> None:
@@ -93,7 +96,7 @@ class Forget:
     addresses: tuple[str, ...] = ()
     """Addresses of the new node; empty: as before."""
     problems: Callable[[Register], Sequence[str]] = _no_problems
-    """Losses if the directory is given up, judged on the register that is changed. With any, the amendment is refused."""
+    """Losses if the directory is given up, by the register that is changed. With any, the amendment is refused."""
 
     def amend(self, register: Register) -> Register | None:
         """See `Amendment.amend`."""
