@@ -3,7 +3,8 @@
     async with connect("cluster/cluster.toml") as log:
         await log.append(b"entry")
 
-The contract of a loglet is in `virtuallog.contract.loglet`, the picture of the whole in docs/concepts/architecture.md.
+The names below are the public API, with `virtuallog.contract` (for authors of loglets), `virtuallog.testing`,
+`virtuallog.embedded` and `virtuallog.replica`. The whole is described in docs/concepts/architecture.md.
 """
 
 from virtuallog.blocking import BlockingLog, connect_blocking

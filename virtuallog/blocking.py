@@ -1,15 +1,16 @@
-"""The same without async: a log for threads, scripts and notebooks.
+"""A blocking client of a log: for threads, scripts and notebooks.
 
     with connect_blocking("cluster/cluster.toml") as log:
         position = log.append(b"entry")
         for record in log.records(position, stop=log.check_tail().tail):
             ...
 
-One background thread runs the async client. Every method may be called from any number of threads; concurrent appends
-share batches. What a method means and raises is what the method of the same name in `virtuallog.client.virtual_log` says.
+One background thread runs the async client. All methods may be called from any number of threads; concurrent
+appends share batches. Each method does and raises the same as the method of that name in
+`virtuallog.client.virtual_log`.
 
-A call costs some tenth of a millisecond on the way to that thread and back: ask for much at a time (`scan`, `append_many`), or let
-`run` do more there.
+The way to that thread and back costs some tenth of a millisecond per call. So move much in one call (`scan`,
+`append_many`), or do more there with `run`.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ class BlockingLog:
     """A VirtualLog for threads. Use `connect_blocking` to get one."""
 
     def __init__(self, log: VirtualLog, token: trio.lowlevel.TrioToken) -> None:
-        """For `connect_blocking`: `token` belongs to the loop that runs `log`."""
+        """Make no call yet; `token` belongs to the loop that runs `log`."""
         self._log = log
         self._token = token
 
     @property
     def is_open(self) -> bool:
-        """False: its loop has ended, and every call fails. A new client may do."""
+        """False once its loop has ended: all calls fail, and a new client is needed."""
         try:
             self._token.run_sync_soon(lambda: None)
         except trio.RunFinishedError:
@@ -62,27 +63,27 @@ class BlockingLog:
         return True
 
     def append(self, payload: bytes) -> LogPosition:
-        """See `VirtualLog.append`."""
+        """Append one entry; see `VirtualLog.append`."""
         return self._run(self._log.append, payload)
 
     def append_many(self, payloads: Sequence[bytes]) -> range:
-        """See `VirtualLog.append_many`."""
+        """Append entries side by side; see `VirtualLog.append_many`."""
         return self._run(self._log.append_many, payloads)
 
     def append_if_tail(self, payload: bytes, expected_tail: LogPosition) -> LogPosition:
-        """See `VirtualLog.append_if_tail`."""
+        """Append an entry at the expected tail only; see `VirtualLog.append_if_tail`."""
         return self._run(self._log.append_if_tail, payload, expected_tail)
 
     def check_tail(self) -> Tail:
-        """See `VirtualLog.check_tail`."""
+        """First unwritten position; see `VirtualLog.check_tail`."""
         return self._run(self._log.check_tail)
 
     def read(self, start: LogPosition, stop: LogPosition, max_bytes: int = READ_BYTES) -> Sequence[Placed]:
-        """See `VirtualLog.read`."""
+        """Read batches and gaps; see `VirtualLog.read`."""
         return self._run(self._log.read, start, stop, max_bytes)
 
     def records(self, start: LogPosition = _FIRST, stop: LogPosition | None = None) -> Iterator[Record]:
-        """See `VirtualLog.reader`: up to `stop`, or for ever, waiting at the tail."""
+        """Read records up to `stop`, or for ever, waiting at the tail; see `VirtualLog.reader`."""
         batches = self._log.reader(start, stop).batches()
         while (placed := self._run(_next, batches)) is not None:
             yield from records(placed)
@@ -95,51 +96,57 @@ class BlockingLog:
         patience: float = RETRY_LIMIT_SECONDS,
         piece_bytes: int = PIECE_BYTES,
     ) -> Iterator[Sequence[Placed]]:
-        """See `virtuallog.client.scan.scan`. The next piece comes while the caller works on one; it need not be closed."""
+        """Read a range in big pieces; see `virtuallog.client.scan.scan`.
+
+        The next piece is read while the caller works on one. The iterator need not be closed.
+        """
         pieces = scan(self._log, start, stop, patience=patience, piece_bytes=piece_bytes)
         while (piece := self._run(_next, pieces)) is not None:
             yield piece
 
     def find_time(self, milliseconds: int, *, patience: float = RETRY_LIMIT_SECONDS) -> LogPosition:
-        """See `virtuallog.client.time_search.find_time`: approximate, by as much as clocks of nodes differ."""
+        """Position of a time of day, approximate by the difference of clocks of nodes.
+
+        See `virtuallog.client.time_search.find_time`.
+        """
         return self.run(find_time, milliseconds, patience=patience)
 
     def find_trim_point(self) -> LogPosition:
-        """See `VirtualLog.find_trim_point`."""
+        """First position that has not been trimmed; see `VirtualLog.find_trim_point`."""
         return self._run(self._log.find_trim_point)
 
     def register(self) -> Register:
-        """The register as it is now.
+        """Read the register.
 
         Raises:
-            UnavailableError: no majority of those that keep it answered.
+            UnavailableError: no majority of the MetaStore answered.
         """
         return self._run(self._log.view.refresh)
 
     @contextmanager
     def appender(self, settings: AppenderSettings | None = None) -> Iterator[BlockingAppender]:
-        """A session of its own, which ends with the block; see `VirtualLog.appender`."""
+        """Open a new session, which ends with the block; see `VirtualLog.appender`."""
         opened = self.run(_open_appender, settings)
         try:
             yield BlockingAppender(self, opened)
         finally:
-            with suppress(trio.RunFinishedError):  # the client has ended before, and all its sessions with it
+            with suppress(trio.RunFinishedError):  # the client has ended, and all its sessions with it
                 self.run(_close_appender, opened)
 
     def prefix_trim(self, position: LogPosition) -> LogPosition:
-        """See `VirtualLog.prefix_trim`."""
+        """Drop everything below `position`; see `VirtualLog.prefix_trim`."""
         return self._run(self._log.prefix_trim, position)
 
     def seal(self) -> Register:
-        """See `VirtualLog.seal`."""
+        """Close the log on purpose; see `VirtualLog.seal`."""
         return self._run(self._log.seal)
 
     def reconfig_extend(self, kind: str, settings: Mapping[str, str] | None = None) -> Register:
-        """See `VirtualLog.reconfig_extend`."""
+        """Continue the log on a new loglet; see `VirtualLog.reconfig_extend`."""
         return self._run(self._log.reconfig_extend, kind, settings)
 
     def reconfig_truncate(self) -> Register:
-        """See `VirtualLog.reconfig_truncate`."""
+        """Drop trimmed segments from the chain; see `VirtualLog.reconfig_truncate`."""
         return self._run(self._log.reconfig_truncate)
 
     def reconfig_modify(
@@ -150,11 +157,11 @@ class BlockingLog:
         base: LogletOffset = _ORIGIN,
         directories: Mapping[NodeId, bytes] | None = None,
     ) -> Register:
-        """See `VirtualLog.reconfig_modify`."""
+        """Put another loglet under a closed segment; see `VirtualLog.reconfig_modify`."""
         return self._run(self._log.reconfig_modify, segment, kind, config, base, directories)
 
     def call(self, node: NodeId, request: Request[ReplyT], timeout_seconds: float) -> ReplyT:
-        """Ask a node for something of an interface that `connect_blocking(more=...)` named; see `virtuallog.contract.ports.Services.call`."""
+        """Send a request of an interface in `connect_blocking(more=...)`; see `contract.ports.Services.call`."""
         reply: ReplyT = self._run(self._log.view.environment.services.call, node, request, timeout_seconds)
         return reply
 
@@ -164,7 +171,7 @@ class BlockingLog:
         *arguments: ParametersT.args,
         **named: ParametersT.kwargs,
     ) -> ResultT:
-        """What an async function of the VirtualLog returns, or raises; it runs beside everything else of this client."""
+        """Run an async function of the VirtualLog on the client's loop; returns its result, or raises its error."""
         return self._run(partial(function, self._log, *arguments, **named))
 
     def _run(self, function: Callable[..., Awaitable[ResultT]], *arguments: Any) -> ResultT:
@@ -172,20 +179,20 @@ class BlockingLog:
 
 
 class BlockingAppender:
-    """A session of a BlockingLog. Calls of one thread are in the log in their order."""
+    """A session of a BlockingLog. Entries of calls by one thread are in the log in that order."""
 
     def __init__(self, log: BlockingLog, appender: Appender) -> None:
-        """For `BlockingLog.appender`."""
+        """Wrap an open appender of `log`."""
         self._log = log
         self._appender = appender
 
     @property
     def session(self) -> SessionId:
-        """See `Appender.session`."""
+        """Name of this session's entries in the log; see `Appender.session`."""
         return self._appender.session
 
     def append(self, payloads: list[bytes]) -> range:
-        """See `Appender.append`."""
+        """Append entries side by side; see `Appender.append`."""
         return self._log.run(lambda _: self._appender.append(payloads))
 
 
@@ -203,9 +210,9 @@ async def _next(found: AsyncIterator[ResultT]) -> ResultT | None:
 
 @contextmanager
 def connect_blocking(cluster: str | Path | ClusterFile, **arguments: Any) -> Iterator[BlockingLog]:
-    """A client of the cluster's log, for as long as the block runs; arguments and errors as `connect`.
+    """Open a blocking client of the cluster's log; arguments and errors as `connect`.
 
-    On the way out calls of other threads that still wait are cancelled: their outcomes are unknown.
+    At the end of the block it is closed. Calls of other threads that still wait are cancelled: unknown outcome.
     """
     opened: Future[tuple[BlockingLog, Callable[[], None]]] = Future()
 
@@ -230,6 +237,6 @@ def connect_blocking(cluster: str | Path | ClusterFile, **arguments: Any) -> Ite
     try:
         yield log
     finally:
-        with suppress(trio.RunFinishedError):  # it has ended before, by itself
+        with suppress(trio.RunFinishedError):  # the loop has ended by itself
             end()
         thread.join()

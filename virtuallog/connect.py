@@ -1,7 +1,7 @@
-"""Opens a cluster's log: finds the nodes, learns the register, and gives a VirtualLog to use.
+"""Connection to a cluster: find the nodes, learn the register, open a VirtualLog.
 
 async with connect("cluster/cluster.toml") as log:
-position = await log.append(b"entry")
+    position = await log.append(b"entry")
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ async def connect(
     near: NodeId | None = None,
     expected_cluster: bytes | None = None,
 ) -> AsyncIterator[VirtualLog]:
-    """A client of the cluster's log, for as long as the block runs.
+    """Open a client of the cluster's log. It is closed at the end of the block.
 
     Args:
-        cluster: a `cluster.toml`, with the certificate that the environment names, if any (`with_own_certificate`); or what it
-            says, as it is.
-        providers: the loglet kinds to use; None: all that are installed.
-        settings: how the client behaves.
-        more: what else is asked of nodes, through the services of the log's environment.
-        near: the node that is asked first for data, of those that store it. Without it everybody asks the same one first.
-        expected_cluster: the id of the cluster (`Register.cluster`), if it is known.
+        cluster: path of a `cluster.toml`, with the certificate that the environment names, if any
+            (`with_own_certificate`); or its content, used as it is.
+        providers: the loglet kinds to use, by name; None: all that are installed.
+        settings: None: the defaults.
+        more: further interfaces of nodes, to be called through the services of the log's environment.
+        near: the node asked first for entries that it stores; None: all clients ask the same node first.
+        expected_cluster: id of the cluster (`Register.cluster`); None: any.
 
     Raises:
         UnavailableError: none of the listed nodes answers, or the cluster is not bootstrapped.
-        UntrustedError: none of them takes our certificate, or proves that it is a node of our cluster.
-        WrongRecipientError: they are of another cluster than expected.
+        UntrustedError: no node accepts our certificate, or proves that it belongs to our cluster.
+        WrongRecipientError: the nodes belong to another cluster than expected.
         InvalidSettingError: the file, or our certificate, cannot be used.
     """
     seeds = cluster if isinstance(cluster, ClusterFile) else _read_own(Path(cluster))
@@ -96,7 +96,7 @@ async def connect(
 
 @asynccontextmanager
 async def open_services_to(cluster: ClusterFile, more: Sequence[Interface] = ()) -> AsyncIterator[Services]:
-    """Control requests to the nodes of a cluster file, and those of `more`.
+    """Open the services of the nodes in a cluster file, without a log: `control`, `membership` and `more`.
 
     Raises:
         InvalidSettingError: our certificate cannot be used.
@@ -109,21 +109,21 @@ async def open_services_to(cluster: ClusterFile, more: Sequence[Interface] = ())
 async def ask_living(
     services: Services, cluster: ClusterFile, request: Request[ReplyT], timeout_seconds: float
 ) -> ReplyT:
-    """Send the request to one node that takes part in the cluster.
+    """Send a request to one node that takes part in the cluster; returns its reply.
 
     Raises:
-        UnavailableError: none does, or it did not answer in time: the outcome is unknown.
-        VirtualLogError: what the node answered.
+        UnavailableError: there is no such node, or it did not answer in time: unknown outcome.
+        VirtualLogError: the error that the node answered.
     """
     answers = await fetch_statuses(services, _ids(cluster))
     for node, answer in answers.items():
         if not isinstance(answer, VirtualLogError) and answer.register:
             return await services.call(node, request, timeout_seconds)
-    raise _nobody(answers)
+    raise _no_usable_node(answers)
 
 
 def newest_register(answers: Mapping[NodeId, Outcome[NodeStatus]]) -> Register:
-    """The register of the node that knows most.
+    """The newest register that a node knows.
 
     Raises:
         UnavailableError: no node answered, or none knows a register.
@@ -134,11 +134,11 @@ def newest_register(answers: Mapping[NodeId, Outcome[NodeStatus]]) -> Register:
         if not isinstance(answer, VirtualLogError) and answer.register
     ]
     if not known:
-        raise _nobody(answers)
+        raise _no_usable_node(answers)
     return max(known, key=lambda register: register.version)
 
 
-def _nobody(answers: Mapping[NodeId, Outcome[NodeStatus]]) -> VirtualLogError:
+def _no_usable_node(answers: Mapping[NodeId, Outcome[NodeStatus]]) -> VirtualLogError:
     refusals = [answer for answer in answers.values() if isinstance(answer, UntrustedError)]
     if refusals and len(refusals) == len(answers):
         return refusals[0]
@@ -178,7 +178,7 @@ async def _run_services(
 
 
 def _as_permitted(settings: VirtualLogSettings, credentials: Credentials | None) -> VirtualLogSettings:
-    """Without TLS everybody may do everything."""
+    """Settings that fit the role of our certificate. Without TLS all clients may do everything."""
     if credentials is None or credentials.owner.role >= Role.ADMIN:
         return settings
     return attrs.evolve(settings, chain=attrs.evolve(settings.chain, may_change=False))

@@ -3,7 +3,7 @@
     async with open_embedded("data") as client:
         await client.create("/greeting", b"hello")
 
-A front door only: nothing else of `virtuallog` imports it, as it brings the server and RocksDB along.
+A facade: re-exports only. No other module of the project imports it, as it imports the server and RocksDB.
 """
 
 from virtuallog_server.embedded import open_embedded

@@ -1,4 +1,7 @@
-"""Finds the loglet kinds and MetaStores that are installed: our own code names none, so strangers can add theirs."""
+"""Installed loglet kinds and MetaStores, found through entry points.
+
+No code of this project names a kind, so other packages can add their own.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from virtuallog.contract.provider import LogletProvider, compose
 LOGLETS_GROUP: Final = "virtuallog.loglets"
 METASTORES_GROUP: Final = "virtuallog.metastores"
 METASTORE_KIND: Final = "paxos"
+"""The MetaStore in use."""
 
 
 def loglet_kinds() -> tuple[str, ...]:
@@ -37,7 +41,7 @@ def loglet_maker(kind: str) -> Callable[[], LogletProvider]:
 
 
 def loglet_providers() -> dict[str, LogletProvider]:
-    """A new provider of each installed kind, by name."""
+    """Make a provider of each installed kind; returns them by name."""
     found = sorted(entry_points(group=LOGLETS_GROUP), key=lambda entry: entry.name)
     made = [entry.load()() for entry in found]
     providers: dict[str, LogletProvider] = {provider.kind: provider for provider in made}
@@ -46,10 +50,10 @@ def loglet_providers() -> dict[str, LogletProvider]:
 
 
 def metastore_provider(kind: str = METASTORE_KIND) -> MetaStoreProvider:
-    """A new provider of the MetaStore.
+    """Make the provider of a MetaStore.
 
     Raises:
-        UnknownKindError: it is not installed.
+        UnknownKindError: no MetaStore of that name is installed.
     """
     for found in entry_points(group=METASTORES_GROUP):
         if found.name == kind:
@@ -59,6 +63,6 @@ def metastore_provider(kind: str = METASTORE_KIND) -> MetaStoreProvider:
 
 
 def all_interfaces(providers: Mapping[str, LogletProvider], metastore: MetaStoreProvider) -> list[Interface]:
-    """The wire form of every request that a node may be sent."""
+    """Interfaces of all requests that a node may get."""
     loglets = [interface for provider in providers.values() for interface in provider.interfaces]
     return [CONTROL, MEMBERSHIP, *metastore.interfaces, *loglets]

@@ -3,7 +3,7 @@
     async with open_replica("cluster/cluster.toml", "replica") as client:
         await client.get("/greeting")
 
-A front door only: nothing else of `virtuallog` imports it, as it brings the database and RocksDB along.
+A facade: re-exports only. No other module of the project imports it, as it imports the database and RocksDB.
 """
 
 from virtuallog_database.client.passive_replica import open_replica

@@ -1,1 +1,5 @@
-"""Messages with which clients and operators ask nodes about the cluster and change it, with their Cap'n Proto schemas, and the status of many nodes at once. Imports the contract and the schemas of rpc."""
+"""Requests about the cluster to any node, from clients and operators, with their Cap'n Proto schemas.
+
+`control` is about the log, `membership` about the nodes, `cluster_status` asks many nodes at once. Imports the
+contract only.
+"""

@@ -1,4 +1,4 @@
-"""Asks many nodes at once how they are."""
+"""Status of many nodes at once, and the live nodes for a planner."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from virtuallog.contract.register import Register
 from virtuallog.contract.types import NodeId
 
 ANSWER_SECONDS: Final = 1.0
-"""A node that lives answers in a millisecond; one that takes a second is as good as dead to a planner."""
+"""Time limit of a status. A live node answers in a millisecond; a planner takes a slower one for dead."""
 
 METASTORE_ROLE: Final = "metastore"
-"""The role of an acceptor of the register. A node names it in the failures of its status once it is closed."""
+"""Role of an acceptor of the register. A node whose acceptor is closed names it in the failures of its status."""
 
 _SILENT: Final = UnavailableError("it has not answered for a while")
 
@@ -26,8 +26,10 @@ _SILENT: Final = UnavailableError("it has not answered for a while")
 async def call_each(
     services: Services, nodes: Iterable[NodeId], request: Request[ReplyT], timeout_seconds: float = ANSWER_SECONDS
 ) -> dict[NodeId, Outcome[ReplyT]]:
-    """The answer of each node to the same request, or why there is none, in the order given; takes `timeout_seconds` at
-    most."""
+    """Ask all nodes the same; returns the answer or the error of each, in the order given.
+
+    Takes `timeout_seconds` at most.
+    """
     answers: dict[NodeId, Outcome[ReplyT]] = dict.fromkeys(nodes, UnavailableError("no answer"))
     missing, finished = len(answers), trio.Event()
     if not answers:
@@ -52,7 +54,7 @@ async def call_each(
 async def fetch_statuses(
     services: Services, nodes: Iterable[NodeId], timeout_seconds: float = ANSWER_SECONDS
 ) -> dict[NodeId, Outcome[NodeStatus]]:
-    """The status of each node, or why there is none, in the order given; takes `timeout_seconds` at most."""
+    """Status or error of each node, in the order given; takes `timeout_seconds` at most."""
     answers = await call_each(services, nodes, GetStatus(), timeout_seconds)
     return {node: _meant(node, outcome) for node, outcome in answers.items()}
 
@@ -66,19 +68,28 @@ def _meant(node: NodeId, outcome: Outcome[NodeStatus]) -> Outcome[NodeStatus]:
 async def fetch_cluster(
     services: Services, register: Register, planner: NodeId, silent: Collection[NodeId] = ()
 ) -> Cluster:
-    """Which nodes of the register's table live, for a loglet provider to choose from. The `silent` ones are dead without
-    being asked: waiting for them would be most of what a reconfiguration takes."""
+    """Nodes of the register, with those that live, for a loglet provider to choose from.
+
+    Args:
+        services: to ask nodes.
+        register: the table of nodes.
+        planner: the node that plans, or a member in place of a client.
+        silent: nodes that count as dead without a call. Waiting for them would take most of the time of a
+            reconfiguration.
+    """
     asked = await fetch_statuses(services, [node for node in sorted(register.nodes) if node not in silent])
     answers = {node: asked.get(node, _SILENT) for node in sorted(register.nodes)}
     return Cluster(members=tuple(_member(register, node, answer) for node, answer in answers.items()), planner=planner)
 
 
 def _member(register: Register, node: NodeId, answer: Outcome[NodeStatus]) -> Member:
-    """A node counts as alive if it is the one meant and serves every role that the table says it has. It may be able to do
-    more: what it is used for is said by the table.
+    """One node as a planner sees it.
 
-    One that has lost a role stays a candidate, only a dead one: else a planner would take it for a smaller cluster and
-    keep fewer copies than before, silently.
+    A node is alive if it has the expected data directory and serves all roles of its entry in the table. It may be
+    able to do more: the table decides its use.
+
+    A node that has lost a role stays a member, as a dead one. Otherwise a planner would take the cluster for a
+    smaller one, and would silently keep fewer copies than before.
     """
     entry = register.nodes[node]
     if (

@@ -1,5 +1,7 @@
-"""What any client may ask any node about the cluster. The node does the work in a service task of its own, so that a
-reconfiguration does not die half-way with the client that wanted it."""
+"""Requests about the log that any client may send to any node, if its role permits.
+
+The node does the work in a service task of its own, so that a reconfiguration does not die half-way with its client.
+"""
 
 from __future__ import annotations
 
@@ -18,42 +20,48 @@ from virtuallog.contract.versions import FIRST
 
 @attrs.frozen(kw_only=True)
 class NodeStatus:
-    """A node's picture of itself and of the cluster, taken at one moment."""
+    """State of a node, and of the cluster as it knows it, at one moment."""
 
     cluster: bytes
-    """Empty before the cluster is bootstrapped."""
+    """Id of the cluster; empty before bootstrap."""
     node: NodeId
     store_id: bytes
+    """Id of the data directory."""
     boot: int
+    """Number of this start of the node."""
     roles: tuple[str, ...]
+    """Roles that it serves now."""
     software: str
+    """Version of the software."""
     register: bytes
-    """The newest register this node knows, encoded; empty before bootstrap."""
+    """Newest register that this node knows, encoded; empty before bootstrap."""
     failures: tuple[str, ...]
     """Roles that this node refuses to serve, each with the reason: 'native: corruption ...'."""
     phase: str = "formatted"
-    """How far the data directory has come: 'unformatted', 'formatting' or 'formatted' (server/virtuallog_server/storage/identity.py)."""
+    """State of the data directory: 'unformatted', 'formatting' or 'formatted'
+    (server/virtuallog_server/storage/identity.py)."""
     healing: tuple[str, ...] = ()
-    """What this node sees of others' failures and does about it: 'log server 2 is silent, no spare node'."""
+    """Failures of other nodes as this one sees them, and its reaction: 'log server 2 is silent, no spare node'."""
     protocol: int = FIRST
-    """The newest version of the protocol that this node speaks (`virtuallog.contract.versions`)."""
+    """Newest version of the protocol that this node speaks (`virtuallog.contract.versions`)."""
 
 
 @attrs.frozen(kw_only=True)
 class ChainChanged:
-    """The register after a change."""
+    """Reply to a change."""
 
     register: bytes
+    """Register after the change, encoded."""
 
 
 @attrs.frozen
 class GetStatus(Question[NodeStatus]):
-    """Answered without asking anybody else."""
+    """Ask a node for its status. Answered without a call to other nodes."""
 
 
 @attrs.frozen
 class Setting:
-    """One `--set name=value`."""
+    """One setting of a loglet provider: `--set name=value`."""
 
     name: str
     value: str
@@ -87,7 +95,7 @@ class ReconfigModify(Request[ChainChanged]):
 
 @attrs.frozen
 class SealLog(Request[ChainChanged]):
-    """Close the log on purpose: appends fail until somebody extends the chain."""
+    """Close the log on purpose: appends fail until the chain is extended."""
 
 
 @attrs.frozen(kw_only=True)
@@ -101,51 +109,57 @@ class Trimmed:
 class PrefixTrim(Request[Trimmed]):
     """Drop everything below `position`, and the segments that this empties.
 
-    Fails with InvalidSettingError where a database on this log needs some of it, with UnavailableError where one is said to
-    be, and does not answer: nothing was done then.
+    Fails with InvalidSettingError if a database on this log needs some of it, with UnavailableError if there is
+    one and none of its servers answers. Nothing was done then.
     """
 
     position: int
     force: bool = False
-    """Whether or not a database needs it: a replica that is left without its part of the log has to copy another one."""
+    """True: trim even if a database needs the entries.
+
+    A replica that loses its part of the log has to copy another replica.
+    """
 
 
 @attrs.frozen(kw_only=True)
 class RebuildSegment(Request[ChainChanged]):
-    """Move a closed segment onto these servers: what they lack is copied, then the chain names them.
+    """Move a closed segment onto these servers: missing entries are copied, then the chain names the servers.
 
-    Takes as long as the copy does, at a limited rate, so ask with a long timeout; the node goes on when nobody waits any
-    more, and asking again continues. Fails with InvalidSettingError (open, not in the chain, or these servers cannot hold
-    it: nothing was done), UnsupportedError (no copies on nodes), UnavailableError (unknown; safe to repeat).
+    Takes as long as the copy, at a limited rate, so use a long timeout. The node goes on when the caller waits no
+    more, and the same request continues. Fails with InvalidSettingError (open, not in the chain, or these servers
+    cannot hold it: nothing was done), UnsupportedError (no copies on nodes), UnavailableError (unknown; safe to
+    repeat).
     """
 
     segment: SegmentId
     servers: tuple[NodeId, ...]
-    """All of them, those that stay included; not fewer than before."""
+    """All servers, those that stay included; not fewer than before."""
 
 
 @attrs.frozen(kw_only=True)
 class Alive:
-    """The answer to a `Probe`: little, as there are many of them."""
+    """Answer to a `Probe`; small, as probes are frequent."""
 
     node: NodeId
     store_id: bytes
     boot: int
     roles: tuple[str, ...]
-    """What others may use this node for just now."""
+    """Roles that it serves now."""
     version: int
-    """Of the newest chain it knows; 0 before bootstrap."""
+    """Version of the newest register that it knows; 0 before bootstrap."""
 
 
 @attrs.frozen
 class Probe(Question[Alive]):
-    """Node to node: are you there? Answered from memory, at once."""
+    """Liveness check between nodes. Answered from memory, at once."""
 
 
 @attrs.frozen
 class FindTrimPoint(Request[Trimmed]):
-    """Where the log begins now. For clients who may not ask the loglets: what tells it for sure, a trim that asks for
-    nothing, also completes trims that somebody left half done."""
+    """Ask for the trim point of the log, on behalf of a client that may not trim.
+
+    The sure way to find it is a trim to position 0, which also completes half-done trims.
+    """
 
 
 CONTROL: Final = Interface(
@@ -163,4 +177,4 @@ CONTROL: Final = Interface(
     ),
     role=Role.ADMIN,
 )
-"""The wire form of all of these."""
+"""Wire form of these requests."""

@@ -1,7 +1,8 @@
-"""What an operator may ask any node about the nodes of the cluster. Like every change, it runs in a task of the node that
-was asked (`virtuallog.admin.control`), looks at what is decided, and does the rest: it may be asked again at any time, anywhere.
+"""Requests about the nodes of the cluster that an operator may send to any node.
 
-The ones that take long answer after a moment with how far they are; whoever wants to see the end asks again.
+Like every change (`virtuallog.admin.control`), each runs in a task of the node that was asked. It looks at what is
+decided and does the rest, so the same request may be sent again at any time, to any node. The long ones answer after
+a moment with their progress; send them again to see the end.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from virtuallog.contract.types import NodeId
 
 @attrs.frozen(kw_only=True)
 class Progress:
-    """How far a change of the nodes is."""
+    """Progress of a change of the nodes."""
 
     done: bool
-    """Nothing is left to do."""
+    """True if nothing is left to do."""
     waits: bool
-    """For the operator, who has to start the node."""
+    """True if it waits for the operator to start the node."""
     says: str
-    """What is done, is being done or is waited for."""
+    """The step that is done, under way or waited for, in words."""
     problems: tuple[str, ...] = ()
-    """Of a check: what stands against it."""
+    """Result of a check: reasons against the change."""
 
 
 @attrs.frozen(kw_only=True)
@@ -46,16 +47,18 @@ class AddNode(Request[ChainChanged]):
 
 @attrs.frozen(kw_only=True)
 class ReplaceNode(Request[Progress]):
-    """Give up the data directory of a node that does not answer, expect a new one in its place, and copy to it what it
-    lacks. May be asked again and again: one directory is given up, by name. Fails as `AddNode`."""
+    """Give up the data directory of a node that does not answer, and put a new one in its place.
+
+    Missing entries are copied to the new one. Safe to repeat: the directory to give up is named. Fails as `AddNode`.
+    """
 
     node: NodeId
     store_id: bytes
     """The directory to give up. If the register names another one, or none, that has been done."""
     addresses: tuple[str, ...] = ()
-    """Where the new one will be; none: where the old one was."""
+    """Addresses of the new node; empty: those of the old one."""
     force: bool = False
-    """Also if the node answers."""
+    """True: even if the node answers."""
 
 
 @attrs.frozen(kw_only=True)
@@ -64,23 +67,23 @@ class DrainNode(Request[Progress]):
 
     node: NodeId
     check: bool = False
-    """Change nothing; say what stands against it."""
+    """True: change nothing; report reasons against the drain."""
 
 
 @attrs.frozen(kw_only=True)
 class RemoveNode(Request[ChainChanged]):
-    """Take a node that nothing rests on out of the cluster. Fails as `AddNode`."""
+    """Take an unused node out of the cluster. Fails as `AddNode`."""
 
     node: NodeId
 
 
 @attrs.frozen(kw_only=True)
 class ReconfigMembers(Request[ChainChanged]):
-    """See `VirtualLog.reconfig_members`."""
+    """Change the members of the MetaStore; see `VirtualLog.reconfig_members`."""
 
     members: tuple[NodeId, ...]
     seen: tuple[NodeId, ...] = ()
-    """The members that the operator saw; none: those of the moment at which a node is asked."""
+    """The members that the operator saw; empty: those at the moment of the request."""
 
 
 MEMBERSHIP: Final = Interface(
@@ -93,4 +96,4 @@ MEMBERSHIP: Final = Interface(
         Method(name="reconfigMembers", request=ReconfigMembers, reply=ChainChanged, role=Role.ADMIN),
     ),
 )
-"""The wire form of all of these."""
+"""Wire form of these requests."""

@@ -1,1 +1,4 @@
-"""The client of a log: one address space over the chain, appenders, readers, scans, and how a client finds its cluster. Imports the contract, ordering, runtime, rpc, admin and reconfiguration."""
+"""The client of a log: one address space over the chain, appenders, readers, scans, cluster files.
+
+Imports the contract, ordering, runtime, rpc, admin and reconfiguration.
+"""

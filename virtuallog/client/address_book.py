@@ -1,4 +1,4 @@
-"""Where nodes are, and who should be there: from the newest register, and before there is one from a list of seeds."""
+"""Addresses and expected identities of nodes: from the newest register, or from a list of seeds before there is one."""
 
 from __future__ import annotations
 
@@ -17,38 +17,44 @@ from virtuallog.rpc.protocol.node import OpenNode
 
 @attrs.define(eq=False)
 class AddressBook:
-    """`find` is the resolver of an RpcServices."""
+    """Addresses of the nodes of one cluster. `find` is the resolver of an RpcServices."""
 
     _seeds: Mapping[NodeId, str]
     _versions: Versions = SPOKEN
-    """Of the protocol, that we speak."""
+    """Protocol versions that this client speaks."""
     _register: Register | None = None
     _cluster: bytes = b""
-    """Of everybody who is meant; empty before it is known."""
+    """Id of the cluster that all nodes must belong to; empty if not known yet."""
     _peers: dict[NodeId, Peer] = attrs.field(factory=dict, init=False)
-    """Of all nodes that are known. Whoever is meant by the same words stays the same object: `find` is called often."""
+    """Peers of all known nodes. An unchanged peer stays the same object: `find` is called often."""
 
     def __attrs_post_init__(self) -> None:
         self._peers = {node: Peer((address,), self._stranger(node)) for node, address in self._seeds.items()}
 
     @classmethod
     def of(cls, seeds: Iterable[NodeAddress], versions: Versions = SPOKEN) -> AddressBook:
+        """Make an address book that knows these nodes only."""
         return cls({NodeId(seed.id): seed.address for seed in seeds}, versions)
 
     def expect(self, cluster: bytes) -> None:
-        """From now on mean nobody but nodes of this cluster, also before a register is known. To be called before anybody is asked."""
+        """Accept only nodes of this cluster from now on, also before a register is known.
+
+        Call it before the first node is asked.
+        """
         self._cluster = cluster
         self._peers = {node: Peer((address,), self._stranger(node)) for node, address in self._seeds.items()}
 
     def learn(self, register: Register) -> None:
-        """From now on go by this register, unless a newer one is known. A connection to somebody else than it names is
-        not used for anything that is posted after this."""
+        """Use this register from now on, unless a newer one is known.
+
+        Requests posted later do not use a connection to a node other than the one it names.
+        """
         if self._register is not None and self._register.version >= register.version:
             return
         self._register = register
         found = {node: Peer((address,), self._stranger(node)) for node, address in self._seeds.items()}
         for node, entry in register.nodes.items():
-            if entry.is_expected:  # it calls others until it has joined; nobody calls it
+            if entry.is_expected:  # it calls others until it has joined, and is not called
                 found.pop(node, None)
             else:
                 found[node] = self._peer(register, node, entry)
@@ -57,15 +63,15 @@ class AddressBook:
         }
 
     def learn_value(self, value: bytes) -> None:
-        """The same, of the register as the MetaStore has it (`Environment.learned`)."""
+        """`learn`, for a register as the MetaStore has it (`Environment.learned`)."""
         self.learn(decode_untrusted(value))
 
     def find(self, node: NodeId) -> Peer:
-        """Where the node is. Once a register is known, its cluster and data directory must be the right ones, too.
+        """Addresses of the node, and its identity. With a register that includes cluster and data directory.
 
         Raises:
-            UnavailableError: neither the register nor the seeds know it; or no data directory has its place now. The one that had it
-                before may still be there, and answer as ever.
+            UnavailableError: neither the register nor the seeds know the node; or no data directory
+                has its place now. The former one may still be there, and answer as before.
         """
         peer = self._peers.get(node)
         if peer is None:

@@ -1,6 +1,7 @@
-"""The virtual address space: where its tail is, and what lies at its positions (Delos, OSDI'20, section 3.1).
+"""The virtual address space: tail, reads and trims over the chain (Delos, OSDI'20, section 3.1).
 
-The tail is asked of the last segment, data of the owner of the range. Appenders and readers are built on this.
+The tail comes from the last segment, entries from the segment that owns their range. Appenders and
+readers are built on this.
 """
 
 from __future__ import annotations
@@ -11,52 +12,26 @@ from typing import Final
 import attrs
 
 from virtuallog.admin.control import FindTrimPoint
-from virtuallog.contract.chain import Chain, Segment, SegmentId
+from virtuallog.contract.chain import Chain, Segment
 from virtuallog.contract.crash_points import CrashPoint
 from virtuallog.contract.errors import (
     BeyondTailError,
-    InvalidSettingError,
     ReconfigurationNeededError,
     RetryableError,
     SealedError,
     UnavailableError,
-    VirtualLogError,
     as_unavailable,
 )
 from virtuallog.contract.loglet import Placed
-from virtuallog.contract.register import Register
 from virtuallog.contract.types import Gap, GapKind, LogPosition, Open, Sealed, Tail
 from virtuallog.reconfiguration.chain_cache import ChainCache
 from virtuallog.reconfiguration.chain_writer import ChainWriter
-from virtuallog.reconfiguration.core import chain_change
-
-# FOLDED from virtuallog.deputies: What a client that may not do something itself asks a node for.
-#
-# With TLS, a certificate of the role `client` does for appends and reads. To complete a seal, a repair or a trim that
-# somebody left half done takes more (docs/howto/secure.md): nodes do it, and a client waits, or asks one here.
+from virtuallog.reconfiguration.successor import SuccessorSearch
 
 ASK_SECONDS: Final = 5.0
-"""For one node: it has to ask a majority of the servers of each segment that it knows to be trimmed."""
-
-
-async def ask_for_trim_point(view: ChainCache) -> LogPosition:
-    """The trim point, from the first node that tells it.
-
-    Raises:
-        UnavailableError: none does.
-    """
-    problem: RetryableError = UnavailableError("no node is known")
-    for node in sorted((await view.current()).nodes):
-        try:
-            found = await view.environment.services.call(node, FindTrimPoint(), ASK_SECONDS)
-            return LogPosition(found.position)
-        except RetryableError as error:
-            problem = error
-    raise UnavailableError(f"no node has told where the log begins: {problem}")
-
-
+"""Timeout of one `FindTrimPoint`: the node asks a majority of the servers of each segment that is trimmed."""
 READ_BYTES_MAX: Final = 8 << 20
-"""Of one answer; what servers give at most. A number that nobody can mean must not reach the wire, where it does not fit."""
+"""Cap on one read, equal to the servers' own cap. Clamped here because larger values overflow the wire field."""
 
 _TRIMMED = CrashPoint("chain: one segment more is trimmed")
 _EMPTY = CrashPoint("chain: segments are trimmed as a whole, the chain still has them", rare=True)
@@ -64,10 +39,12 @@ _EMPTY = CrashPoint("chain: segments are trimmed as a whole, the chain still has
 
 @attrs.define
 class AddressSpace:
-    """One client's way into the log."""
+    """The log as one client sees it."""
 
     view: ChainCache
     chain_writer: ChainWriter
+    """Drops segments that a trim has emptied."""
+    successors: SuccessorSearch
     """Finishes half-done changes that are met on the way."""
 
     async def check_tail(self) -> Tail:
@@ -75,25 +52,25 @@ class AddressSpace:
         while True:
             segment = (await self.view.current()).chain.last
             if segment.stop is not None:
-                # A cached "closed" may be old: somebody may have extended the log since.
+                # A cached "closed" may be old: another client may have extended the log since.
                 if (await self.view.refresh()).chain.last.id == segment.id:
                     return Sealed(segment.stop)
                 continue
             try:
                 tail = await self.view.loglet(segment).check_tail()
-            except SealedError:  # dropped: the chain has moved on without us
+            except SealedError:  # dropped: the chain has moved on
                 tail = Sealed(segment.base)
             except ReconfigurationNeededError:
-                await self.chain_writer.successor_of(segment.id, failed=True)
+                await self.successors.after(segment.id, failed=True)
                 continue
             except RetryableError as error:
-                # Its servers may have been replaced since, and nobody is left to say that it is sealed.
+                # Its servers may have been replaced since, so that none is left to say that it is sealed.
                 if (await self.view.refresh()).chain.last.id == segment.id:
                     raise as_unavailable(error) from error
                 continue
             if isinstance(tail, Open):
                 return Open(self.view.saw_tail(segment.position(tail.tail)))
-            await self.chain_writer.successor_of(segment.id)
+            await self.successors.after(segment.id)
 
     async def read(self, start: LogPosition, stop: LogPosition, max_bytes: int = 1 << 20) -> Sequence[Placed]:
         """See `VirtualLog.read`."""
@@ -121,7 +98,7 @@ class AddressSpace:
                 raise UnavailableError(f"nobody serves position {start}, though the chain has it")
 
     async def _read_segment(self, segment: Segment, start: int, stop: int, max_bytes: int) -> Sequence[Placed]:
-        # Clamped to the chain's stop: what a loglet holds beyond is not in the virtual address space.
+        # Clamped to the chain's stop: entries that a loglet holds beyond it are not in the virtual address space.
         if segment.stop is not None:
             stop = min(stop, segment.stop)
         max_bytes = max(0, min(max_bytes, READ_BYTES_MAX))
@@ -137,7 +114,7 @@ class AddressSpace:
             self.view.environment.check_resident()
             try:
                 effective = await self._trim_segments(register.chain, target)
-            except SealedError as error:  # a loglet was dropped: others have trimmed further than we know
+            except SealedError as error:  # a loglet was dropped: others have trimmed further
                 if (await self.view.refresh()).version == register.version:
                     raise UnavailableError(f"the chain has a loglet that has been dropped: {error}") from error
                 continue
@@ -147,15 +124,18 @@ class AddressSpace:
                 continue
             after = (await self.view.refresh()).chain
             if after.start > effective or _replaced(register.chain, after, max(target, effective + 1)):
-                continue  # others have trimmed further than we know, or copied what we have trimmed, perhaps before that
+                # Others have trimmed further, or have copied a segment trimmed here, perhaps before it was trimmed.
+                continue
             if any(segment.stop is not None and segment.stop <= target for segment in register.chain.segments[:-1]):
                 _EMPTY.reached()
                 await self.chain_writer.truncate(target)
             return effective
 
     async def _trim_segments(self, chain: Chain, target: LogPosition) -> LogPosition:
-        """Trim each segment up to `target`; returns the trim point, which is beyond `target` if others have trimmed further:
-        then a segment that we have nothing to trim in is asked, too."""
+        """Trim each segment up to `target`; returns the trim point.
+
+        That is beyond `target` if others have trimmed further. So a segment that has nothing to trim is asked as well.
+        """
         effective = chain.start
         for segment in chain.segments:
             if segment.start > effective:
@@ -163,79 +143,43 @@ class AddressSpace:
             end = target if segment.stop is None else min(target, segment.stop)
             offset = segment.offset(max(segment.start, end))
             trimmed = segment.position(await self.view.loglet(segment).prefix_trim(offset))
-            # What lies beyond the stop of a closed segment is not in the log.
+            # Entries beyond the stop of a closed segment are not in the log.
             effective = trimmed if segment.stop is None else min(trimmed, segment.stop)
             _TRIMMED.reached()
         return effective
 
-    async def modify(self, modification: chain_change.Modify) -> Register:
-        """See `VirtualLog.reconfig_modify`.
-
-        Trims that come after the put find the copy in the chain, as each looks at the chain once more when it is done.
-        """
-        segments = (await self.view.refresh()).chain.segments
-        old = next((segment for segment in segments if segment.id == modification.segment), None)
-        if old is not None and old.stop is not None:
-            await self._check_copy(old, old.stop, modification)
-        # Asked before as well: once nobody needs the original any more, its servers drop it.
-        trimmed = LogPosition(0) if old is None else await self._trim_point(old)
-        # Copies that were lost are made again in any case: it grows the register once, and by other servers only.
-        planned = old is None or old.kind != modification.kind
-        register = (await self.chain_writer.change(modification, planned=planned)).register
-        new = None if old is None else register.chain.segment_at(old.start)
-        if old is not None and new is not None and new.id != old.id:
-            await self._carry_trim(max(trimmed, await self._trim_point(old)), new)
-        return register
-
-    async def _check_copy(self, old: Segment, stop: LogPosition, modification: chain_change.Modify) -> None:
-        """Whether the other loglet is there, as seen from here, and has an end for good at or past that of the segment.
-
-        Whoever puts it into the chain makes everybody depend on it. It has entries before it has a segment, so its config says
-        whose they are, and the id it is opened with does not matter: the segment's own is not known before the put.
-
-        Raises:
-            InvalidSettingError: it is open, or too short, or has been dropped.
-            VirtualLogError: what its `check_tail` raises: it cannot be reached, or is damaged.
-        """
-        environment = self.view.environment
-        someone = SegmentId(old.id.version, environment.random.getrandbits(63))
-        opened = self.view.provider(modification.kind).open(someone, modification.config, environment)
-        try:
-            tail = await opened.check_tail()
-        except SealedError as error:
-            raise InvalidSettingError(f"segment {old.id}", f"the {modification.kind} copy is gone: {error}") from error
-        length = stop - old.start
-        if not isinstance(tail, Sealed) or tail.tail < modification.base + length:
-            found = f"the {modification.kind} copy is {type(tail).__name__.lower()} at {tail.tail}"
-            raise InvalidSettingError(
-                f"segment {old.id}", f"{found}, and has to be sealed at {modification.base + length}"
-            )
-
-    async def _trim_point(self, segment: Segment) -> LogPosition:
-        """How far a closed segment is trimmed; its start if nobody can tell: it may be lost, and the copy what is left."""
-        try:
-            return segment.position(await self.view.loglet(segment).prefix_trim(segment.offset(segment.start)))
-        except (
-            VirtualLogError
-        ):  # not only silence: files of an archive may be damaged, and what is put instead is whole
-            return segment.start
-
-    async def _carry_trim(self, trimmed: LogPosition, copy: Segment) -> None:
-        if trimmed > copy.start and copy.stop is not None:
-            await self.view.loglet(copy).prefix_trim(copy.offset(min(trimmed, copy.stop)))
-
     async def find_trim_point(self) -> LogPosition:
         """See `VirtualLog.find_trim_point`.
 
-        A trim that asks for nothing: whoever reads may be answered by a server that has not heard of a trim yet. Who may
-        not trim asks a node to do it.
+        Done by a trim to position 0, since a read may be answered by a server that does not know of the
+        last trim yet. A client that may not trim asks a node to do it.
         """
-        if not self.chain_writer.may_change:
+        if not self.successors.may_change:
             return await ask_for_trim_point(self.view)
         return await self.prefix_trim(LogPosition(0))
 
 
 def _replaced(before: Chain, after: Chain, stop: int) -> bool:
-    """Whether there is a segment below `stop` under which another loglet has been put."""
+    """True if another loglet was put under a segment below `stop`."""
     ids = {segment.id for segment in after.segments}
     return any(segment.id not in ids for segment in before.segments if after.start <= segment.start < stop)
+
+
+async def ask_for_trim_point(view: ChainCache) -> LogPosition:
+    """The trim point, from the first node that answers.
+
+    With TLS, a certificate of the role `client` is enough for appends and reads only. Completing a
+    half-done seal, repair or trim takes more (docs/howto/secure.md). A client waits until nodes do that, or
+    asks one here.
+
+    Raises:
+        UnavailableError: no node answers.
+    """
+    problem: RetryableError = UnavailableError("no node is known")
+    for node in sorted((await view.current()).nodes):
+        try:
+            found = await view.environment.services.call(node, FindTrimPoint(), ASK_SECONDS)
+            return LogPosition(found.position)
+        except RetryableError as error:
+            problem = error
+    raise UnavailableError(f"no node has told where the log begins: {problem}")

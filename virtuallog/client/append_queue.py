@@ -1,4 +1,4 @@
-"""The bounded queue in front of an appender: what callers offer, and how it is gathered into batches."""
+"""The bounded queue of an appender: pending appends of callers, gathered into batches."""
 
 from __future__ import annotations
 
@@ -14,28 +14,24 @@ from virtuallog.contract.errors import TooLargeError, VirtualLogError
 from virtuallog.contract.types import LogPosition
 from virtuallog.ordering.append_session import InFlightBatch
 
-
-def pending_appends_of(flight: InFlightBatch) -> list[PendingAppend]:
-    """The offers that a flight carries, in the order of their entries."""
-    offers: list[PendingAppend] = flight.tag
-    return offers
-
-
 BATCH_HEADERS_BYTES = 1024
-"""Kept free in each batch for its own fields."""
+"""Bytes kept free in each batch for its own fields."""
 
 
 @attrs.define(eq=False)
 class PendingAppend:
-    """The entries of one caller, who waits until `finish`. They stay side by side, in one batch."""
+    """Entries of one call, which waits until `finish` or `fail`. They stay side by side, in one batch."""
 
     payloads: list[bytes]
     size: int
+    """Bytes of all payloads."""
     expected_tail: LogPosition | None
+    """Position at which the entries have to land; None if unconditional."""
     _task: trio.lowlevel.Task | None = None
+    """The task of the caller; None unless it waits."""
 
     async def wait(self) -> range:
-        """Wait for the places of the entries. A cancelled caller only stops waiting; the offer stands."""
+        """Wait for the positions of the entries. A cancelled caller only stops waiting; the append goes on."""
         self._task = trio.lowlevel.current_task()
         places: range = await trio.lowlevel.wait_task_rescheduled(self._stop_waiting)
         return places
@@ -45,11 +41,11 @@ class PendingAppend:
         return trio.lowlevel.Abort.SUCCEEDED
 
     def finish(self, places: range) -> None:
-        """The entries are in the log."""
+        """Wake the caller: the entries are in the log."""
         self._wake(outcome.Value(places))
 
     def fail(self, error: VirtualLogError) -> None:
-        """They are not, or nobody knows."""
+        """Wake the caller: the entries are not in the log, or the outcome is unknown."""
         self._wake(outcome.Error(error))
 
     def _wake(self, result: outcome.Outcome[range]) -> None:
@@ -60,7 +56,7 @@ class PendingAppend:
 
 @attrs.define(eq=False)
 class PostedAppend(PendingAppend):
-    """The entries of one who does not wait but is called: no task has to be woken."""
+    """Entries of a caller that does not wait but is called back: no task has to be woken."""
 
     done: Callable[[range | VirtualLogError], None] = attrs.field(kw_only=True)
 
@@ -72,13 +68,13 @@ class PostedAppend(PendingAppend):
 
 
 def check_size(payloads: list[bytes], entry_bytes_max: int) -> int:
-    """Bytes in `payloads`.
+    """Total size of `payloads` in bytes.
 
     Raises:
-        TooLargeError: an entry or the whole is over its limit, now or ever.
+        TooLargeError: an entry or the whole is over its limit; no retry will help.
     """
     if len(payloads) == 1 and (size := len(payloads[0])) <= min(entry_bytes_max, ENTRY_BYTES_MAX):
-        return size  # nearly all are such: one comparison instead of four passes
+        return size  # the usual case: one comparison instead of four passes
     largest, size = max(map(len, payloads)), sum(map(len, payloads))
     if largest > entry_bytes_max:
         raise TooLargeError(what="bytes in an entry", size=largest, limit=entry_bytes_max)
@@ -92,31 +88,32 @@ def check_size(payloads: list[bytes], entry_bytes_max: int) -> int:
 
 @attrs.define(eq=False)
 class AppendQueue:
-    """Offers in order of arrival."""
+    """Pending appends in order of arrival."""
 
     bytes_max: int
-    """Callers wait while more than this is queued."""
+    """Queue size in bytes above which callers wait."""
     offers: deque[PendingAppend] = attrs.field(factory=deque, init=False)
     bytes: int = attrs.field(default=0, init=False)
-    """Of all payloads in the queue."""
+    """Bytes of all payloads in the queue."""
     _room: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     @property
     def is_full(self) -> bool:
-        """Whether to `wait_room` before the next `put`."""
+        """True if a caller should `wait_room` before the next `put`."""
         return self.bytes > self.bytes_max
 
     async def wait_room(self) -> None:
-        """Wait until one more offer may be put; cancelling it has no effect."""
+        """Wait until one more append may be put. Cancel: no effect."""
         while self.is_full:
             await self._room.wait()
 
     def put(self, offer: PendingAppend) -> None:
+        """Add an append at the end."""
         self.offers.append(offer)
         self.bytes += offer.size
 
     def take_batch(self, bytes_max: int, entries_max: int) -> list[PendingAppend]:
-        """The offers of the next batch: at least one, then as many as fit. A conditional one stays alone."""
+        """Take the appends of the next batch: at least one, then as many as fit. A conditional one stays alone."""
         taken = [self.offers.popleft()]
         size, entries = taken[0].size, len(taken[0].payloads)
         while self.offers and taken[-1].expected_tail is None:
@@ -130,7 +127,7 @@ class AppendQueue:
         return taken
 
     def clear(self) -> list[PendingAppend]:
-        """Take everything out."""
+        """Take all appends out."""
         taken = list(self.offers)
         self.offers.clear()
         self._give_back(taken)
@@ -142,3 +139,9 @@ class AppendQueue:
         if was_full and not self.is_full:
             self._room.set()
             self._room = trio.Event()
+
+
+def pending_appends_of(flight: InFlightBatch) -> list[PendingAppend]:
+    """The pending appends in a batch, in the order of their entries."""
+    offers: list[PendingAppend] = flight.tag
+    return offers

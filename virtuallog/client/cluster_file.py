@@ -1,13 +1,13 @@
-"""Where a client starts to look for a cluster: `cluster.toml`, a list of nodes to ask first.
+"""The file `cluster.toml`: the nodes that a client asks first, and its TLS files.
 
-Everything else about a cluster is in its register. `virtuallog up` writes such a file.
+All else about a cluster is in its register. `virtuallog up` writes such a file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import attrs
 
@@ -17,7 +17,6 @@ from virtuallog.runtime.toml import FieldError, check_address, check_unique, rea
 
 NODE_ID_MAX: Final = (1 << 32) - 1
 """Node ids are 32 bits wide in the register."""
-SettingsT = TypeVar("SettingsT")
 
 
 @attrs.frozen(kw_only=True)
@@ -40,12 +39,13 @@ class NodeAddress:
 
 @attrs.frozen(kw_only=True)
 class ClusterFile:
-    """Where a client starts to look for a cluster: `cluster.toml`."""
+    """Content of a `cluster.toml`."""
 
     nodes: tuple[NodeAddress, ...] = attrs.field(metadata=toml_key("node"))
     """Some nodes of the cluster; one that answers is enough, it names the others."""
     tls: TlsFiles | None = None
-    """None: connections are neither encrypted nor authenticated, which nodes offer on loopback addresses only."""
+    """Certificate, key and authority. None if connections are neither encrypted nor authenticated; nodes
+    offer that on loopback addresses only."""
 
     def __attrs_post_init__(self) -> None:
         if not self.nodes:
@@ -60,7 +60,7 @@ class ClusterFile:
 
 
 def read_cluster_file(path: Path) -> ClusterFile:
-    """The client's list of nodes; relative paths in it count from the folder that the file is in.
+    """Read a `cluster.toml`. Relative paths in it count from its own folder.
 
     Raises:
         InvalidSettingError: names file, line and key.
@@ -70,14 +70,14 @@ def read_cluster_file(path: Path) -> ClusterFile:
 
 
 def with_own_certificate(cluster: ClusterFile, environment: Mapping[str, str]) -> ClusterFile:
-    """The cluster, with the certificate that the environment names in place of the one in the file, which many share.
+    """The cluster, with the certificate that the environment names, as many clients share one file.
 
     Args:
-        cluster: as its file says.
-        environment: `os.environ`; VIRTUALLOG_CERTIFICATE, VIRTUALLOG_KEY and VIRTUALLOG_AUTHORITY are looked at.
+        cluster: content of the file.
+        environment: `os.environ`; VIRTUALLOG_CERTIFICATE, VIRTUALLOG_KEY and VIRTUALLOG_AUTHORITY are used.
 
     Raises:
-        InvalidSettingError: a certificate without its key, or nobody says which authority to believe.
+        InvalidSettingError: a certificate without its key, or no authority is given.
     """
     found = {field.name: environment.get(f"VIRTUALLOG_{field.name.upper()}", "") for field in attrs.fields(TlsFiles)}
     given = {name: Path(path) for name, path in found.items() if path}

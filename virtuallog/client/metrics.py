@@ -1,4 +1,4 @@
-"""What the appenders of one client tell about themselves. Figures are added per batch.                            Pure."""
+"""Metrics of the appenders of one client, updated once per batch."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ class AppendStatistics:
     """The appends of a client since it was made, over all its appenders, closed ones included."""
 
     entries: int
-    """Acknowledged."""
+    """Acknowledged entries."""
     batches: int
-    """Acknowledged."""
+    """Acknowledged batches."""
     failed_entries: int
-    """Whose callers were told an error; some of them may be in the log all the same (`UnavailableError`)."""
+    """Entries whose append raised; some may be in the log all the same (`UnavailableError`)."""
     offers_again: int
-    """Batches offered once more after an answer that was none."""
+    """Batches offered once more, after a retryable error."""
     seconds: Distribution
-    """By batch: from the first `append` whose entry is in it until the acknowledgement. The others waited less."""
+    """Seconds per batch from its first `append` to the acknowledgement. Its other callers waited less."""
     batch_entries: Distribution
     batch_bytes: Distribution
     interruption_seconds: Distribution
-    """By change of the segment: from the moment when the old one took no more until its successor acknowledged."""
+    """Seconds per change of the segment, from the end of the old one to the first acknowledgement of the new."""
     queued_bytes: int
-    """Wait for a batch now."""
+    """Bytes that wait for a batch now."""
     batches_in_flight: int
-    """Offered, or to be offered, and not settled now."""
+    """Batches cut and not settled now."""
 
 
 @attrs.define(eq=False)
@@ -64,13 +64,13 @@ class AppendMetrics:
     )
 
     def acknowledged(self, entries: int, size: int, seconds: float) -> None:
-        """One batch is in the log."""
+        """Count a batch that is in the log; `size` in bytes."""
         self.seconds.observe(seconds)
         self.batch_entries.observe(entries)
         self.batch_bytes.observe(size)
 
     def statistics(self, queued_bytes: int, batches_in_flight: int) -> AppendStatistics:
-        """As of now."""
+        """Figures of this moment."""
         seconds, entries = self.seconds.distribution(), self.batch_entries.distribution()
         return AppendStatistics(
             entries=int(entries.total),
@@ -86,7 +86,7 @@ class AppendMetrics:
         )
 
     def metrics(self, queued_bytes: int, queue_bytes_max: int, batches_in_flight: int) -> list[MetricFamily]:
-        """The same for a scrape."""
+        """The same figures as metric families."""
         own = (self.seconds, self.batch_entries, self.batch_bytes, self.interruption_seconds, self.failed_entries)
         return [
             *(instrument.family() for instrument in own),

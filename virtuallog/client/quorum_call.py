@@ -1,4 +1,4 @@
-"""Asks many servers and hands their answers to one task, in order of arrival, without a task per request."""
+"""Requests to many servers whose answers reach one task in order of arrival, without a task per request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from virtuallog.contract.ports import Environment, Request
 from virtuallog.contract.types import NodeId
 
 PAUSE_SECONDS: Final = 0.05
-"""Between a failed request and the next attempt: a server that restarts is found soon, and not flooded."""
+"""Pause between a failed request and the next attempt: finds a restarted server soon, and does not flood it."""
 
 
 @attrs.frozen(eq=False)
@@ -24,12 +24,12 @@ class _Inquiry:
     tag: Any
     timeout_seconds: float
     wanted: Callable[[], bool]
-    """Ask again after a failure?"""
+    """True if a failed request is to be sent again."""
 
 
 @attrs.frozen
 class QuorumAnswer:
-    """What came back for a tag; `outcome` is an error only if the request was not to be repeated."""
+    """The answer to one request; `outcome` is an error only if the request was not to be sent again."""
 
     server: NodeId
     tag: Any
@@ -38,12 +38,12 @@ class QuorumAnswer:
 
 @attrs.define(eq=False)
 class QuorumCall:
-    """Belongs to one operation of one task. If that is cancelled, what is under way comes back to nobody."""
+    """Requests of one operation of one task. If that is cancelled, later answers are dropped."""
 
     _environment: Environment
     _answers: deque[QuorumAnswer] = attrs.field(factory=deque, init=False)
     _repeats: deque[tuple[float, _Inquiry]] = attrs.field(factory=deque, init=False)
-    """When to ask again, in order of time."""
+    """Requests to send again, each with its time, earliest first."""
     _arrived: trio.Event = attrs.field(factory=trio.Event, init=False)
     _last_error: VirtualLogError | None = attrs.field(default=None, init=False)
 
@@ -57,8 +57,17 @@ class QuorumCall:
         *,
         pause: bool = False,
     ) -> None:
-        """Send, after a pause if told so; while `wanted()` a failed request is sent again after a pause, else its
-        error is the answer."""
+        """Send a request; returns at once.
+
+        Args:
+            server: the node to ask.
+            request: the request.
+            tag: comes back with the answer.
+            timeout_seconds: of each attempt.
+            wanted: while it returns True, a failed request is sent again after a pause, else its
+                error is the answer.
+            pause: send after `PAUSE_SECONDS`.
+        """
         inquiry = _Inquiry(server, request, tag, timeout_seconds, wanted)
         if pause:
             self._post_later(inquiry)
@@ -66,11 +75,11 @@ class QuorumCall:
             self._post(inquiry)
 
     async def receive(self, timeout_seconds: float) -> QuorumAnswer | None:
-        """The next answer; None when there was none for so long.
+        """The next answer; None if none has come in that time.
 
         Raises:
-            SealedError: a server says that the loglet has been dropped.
-            ForbiddenError: this client may not ask that.
+            SealedError: a server answered that the loglet was dropped.
+            ForbiddenError: this client may not send the request.
         """
         clock = self._environment.clock
         deadline = clock.monotonic() + timeout_seconds
@@ -89,7 +98,7 @@ class QuorumCall:
         return answer
 
     def unavailable(self, what: str) -> UnavailableError:
-        """Says what could not be done and what the last server that failed had to say."""
+        """An error that names what could not be done, and the last error of a server."""
         because = f": {self._last_error}" if self._last_error is not None else ""
         return UnavailableError(f"{what}: not enough servers answered{because}")
 

@@ -1,8 +1,8 @@
 """A tailing reader: every record from a position on, in order, once, across all reconfigurations.
 
-It takes its limits from the chain, never from a loglet alone: where a closed segment ends is what the chain says, and
-a sealed loglet only makes it look at the chain again. Whatever a position holds instead of data comes as a typed gap,
-so a consumer knows at each moment that everything below `position` has been seen or is accounted for.
+It takes its limits from the chain, never from a loglet alone: the chain says where a closed segment
+ends, and a sealed loglet only makes it look at the chain again. A position without data comes as a
+typed gap, so everything below `position` has been handed out or is accounted for at each moment.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from virtuallog.contract.loglet import Placed
 from virtuallog.contract.types import Gap, LogPosition, Open, Record
 
 READ_BYTES: Final = 1 << 20
-"""How much one call brings: some thousand small entries, some milliseconds of work."""
+"""Size of one read: some thousand small entries, some milliseconds of work."""
 RETRY_SECONDS: Final = (0.01, 1.0)
-"""First and longest pause before a read is tried again while no server has the entries."""
+"""Shortest and longest pause before a read is tried again while no server has the entries."""
 
 
 class Reader:
-    """Iterate over it for records, over `batches()` for whole batches; `position` is where to resume."""
+    """An iterator over records; `batches()` gives whole batches, `position` is where to resume."""
 
     def __init__(self, space: AddressSpace, start: LogPosition, stop: LogPosition | None) -> None:
-        """Reads [start, stop); without `stop` it waits at the tail until it is cancelled, or the log is closed."""
+        """Read [start, stop). With None it waits at the tail until it is cancelled, or the log is closed."""
         self._space = space
         self._stop = stop
         self.position: LogPosition = start
-        """First position that has not been handed out."""
+        """First position not handed out yet."""
 
     async def __aiter__(self) -> AsyncGenerator[Record, None]:
         async with aclosing(self.batches()) as found:
             async for placed in found:
                 stop = self.position
                 for record in records(placed):
-                    # Left in the middle of a batch, a reader resumes in the middle of it.
+                    # A consumer that stops in the middle of a batch can resume there.
                     self.position = LogPosition(record.stop if isinstance(record, Gap) else record.position + 1)
                     yield record
                 self.position = stop
@@ -46,7 +46,7 @@ class Reader:
     async def batches(self) -> AsyncGenerator[Placed, None]:
         """Batches and gaps, adjacent and in order. Ends at `stop`, or at the end of a log closed on purpose.
 
-        Servers that do not answer make it wait, not fail.
+        Waits while servers do not answer, and does not fail.
         """
         pause = RETRY_SECONDS[0]
         while self._stop is None or self.position < self._stop:
@@ -65,10 +65,10 @@ class Reader:
                 yield placed
 
     async def wait_readable(self) -> LogPosition | None:
-        """A position beyond ours up to which can be read now; waits until there is one. None: the log has ended.
+        """A position beyond `position` up to which can be read now; waits for one. None if the log has ended.
 
         Raises:
-            UnavailableError: nobody answers who could say so.
+            UnavailableError: the loglet or the MetaStore does not answer.
         """
         space = self._space
         while True:
@@ -77,7 +77,7 @@ class Reader:
                 limit = chain.start
             elif (segment := chain.segment_at(self.position)) is None:
                 if (await space.view.refresh()).chain.version == chain.version:
-                    return None  # closed on purpose, and we are at its end
+                    return None  # closed on purpose, and read to its end
                 continue
             elif segment.stop is not None:
                 limit = segment.stop
@@ -96,13 +96,13 @@ class Reader:
             tail = None
         if isinstance(tail, Open):
             if not space.view.saw_tail(segment.position(tail.tail)) > self.position:
-                await space.view.refresh()  # idle: look for trims and changes that nobody told us of
+                await space.view.refresh()  # idle: look for trims and changes made by others
         else:
-            await space.chain_writer.successor_of(segment.id)
+            await space.successors.after(segment.id)
 
 
 def records(placed: Placed) -> Iterator[Record]:
-    """The records in what a read returned."""
+    """Records of an item that a read returned."""
     if isinstance(placed, Gap):
         yield placed
     else:

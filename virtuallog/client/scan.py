@@ -1,12 +1,11 @@
-"""Reads a range once, in big pieces, as fast as one client can: for jobs and exports.
+"""One read of a range in big pieces, as fast as one client can: for jobs and exports.
 
     async for piece in scan(log, start, stop):
         for placed in piece:
             ...
 
-`Reader` follows a log and waits for servers for ever. A scan ends at `stop`, and gives up: the job that it is part of has
-others to turn to. While a piece is worked on, the next one is under way; no more than that, so that a slow consumer holds two
-pieces.
+`Reader` follows a log and waits for servers for ever. A scan ends at `stop`, and gives up after a while: its
+job can be tried elsewhere. It reads one piece ahead of its consumer, so a slow consumer holds two pieces.
 """
 
 from __future__ import annotations
@@ -24,10 +23,16 @@ from virtuallog.contract.loglet import Placed
 from virtuallog.contract.types import LogPosition
 
 PIECE_BYTES: Final = 2 << 20
-"""How much one call brings: some twenty thousand small entries. With half of it a reader and its server together took an eighth more
-CPU, with twice as much no less; and a server that is busy gives it well within the time that one is waited for."""
+"""Size of one read: some twenty thousand small entries.
+
+With half of it a reader and its server together took an eighth more CPU, with twice as much no less.
+A busy server gives it well within the timeout of a call.
+"""
 RETRY_LIMIT_SECONDS: Final = 60.0
-"""As long as an appender tries. A reconfiguration takes some milliseconds, a machine that comes back a minute."""
+"""Time that a read is tried again, as long as an append.
+
+A reconfiguration takes some milliseconds, the restart of a machine a minute.
+"""
 
 
 def scan(
@@ -38,23 +43,23 @@ def scan(
     patience: float = RETRY_LIMIT_SECONDS,
     piece_bytes: int = PIECE_BYTES,
 ) -> Scan:
-    """What lies in [start, stop): pieces of adjacent batches and gaps, in order, without holes. Trimmed and lost parts, and
-    fillers, come as gaps.
+    """Read [start, stop) as pieces of adjacent batches and gaps, in order, without holes.
 
-    Needs no closing. Left early, it reads one piece more than was taken. A call of `__anext__` may be cancelled: the next one
-    goes on with the same piece. It has one consumer at a time.
+    Trimmed and lost parts, and fillers, come as gaps. Needs no closing: left early, it has read one
+    piece more than was taken. A call of `__anext__` may be cancelled: the next one goes on with the
+    same piece. One consumer at a time.
 
     Args:
-        log: to read.
+        log: the log to read.
         start: first position.
         stop: one past the last position; at most the tail.
-        patience: how long to try again, in seconds, while no server that has the entries answers. What has been asked by then is
-            waited for, some seconds more.
-        piece_bytes: of one piece, about; servers give at most some 8 MiB, and at least one batch.
+        patience: seconds to try again while no server that has the entries answers. A read under way by
+            then is waited for, some seconds more.
+        piece_bytes: approximate size of a piece; servers give at most some 8 MiB, and at least one batch.
 
     Raises (when iterated over):
         BeyondTailError: `stop` is past the tail.
-        RetryableError: the last of what was in the way for so long, UnavailableError mostly. `position` says how far it got.
+        RetryableError: the last error after `patience`, mostly UnavailableError. `position` says how far it got.
         CorruptionError: every copy of some position is damaged.
     """
     if patience < 0 or piece_bytes < 1:
@@ -65,7 +70,7 @@ def scan(
 async def read_with_retry(
     log: VirtualLog, start: LogPosition, stop: LogPosition, max_bytes: int, patience: float
 ) -> Sequence[Placed]:
-    """`VirtualLog.read`, which is tried again for `patience` seconds. Errors as of `scan`."""
+    """`VirtualLog.read`, tried again for `patience` seconds. Raises the errors of `scan`."""
     clock = log.view.environment.clock
     deadline, (pause, longest) = clock.monotonic() + patience, RETRY_SECONDS
     while True:
@@ -80,15 +85,16 @@ async def read_with_retry(
 
 @attrs.define(eq=False)
 class Scan(AsyncIterator[Sequence[Placed]]):
-    """See `scan`."""
+    """Iterator over pieces; made by `scan`."""
 
     _log: VirtualLog
     _stop: LogPosition
     _patience: float
     _piece_bytes: int
     position: LogPosition
-    """First position that has not been handed out: where another scan would go on."""
+    """First position not handed out yet: where another scan would go on."""
     _ahead: _Ahead | None = attrs.field(default=None, init=False)
+    """The piece being read ahead; None if there is none."""
 
     def __aiter__(self) -> Scan:
         return self
@@ -111,7 +117,7 @@ class Scan(AsyncIterator[Sequence[Placed]]):
         return ahead
 
     async def _read(self, ahead: _Ahead) -> None:
-        """Runs in the client's nursery, so that nobody has to end it: it ends by itself, with one piece or one error."""
+        """Read one piece. Runs in the client's nursery and ends by itself, with one piece or one error."""
         try:
             ahead.piece = await read_with_retry(self._log, self.position, self._stop, self._piece_bytes, self._patience)
         except VirtualLogError as error:
@@ -122,7 +128,7 @@ class Scan(AsyncIterator[Sequence[Placed]]):
 
 @attrs.define(eq=False)
 class _Ahead:
-    """A piece that is being read."""
+    """A piece that is being read, and its outcome."""
 
     ended: trio.Event = attrs.field(factory=trio.Event)
     piece: Sequence[Placed] = ()

@@ -1,7 +1,7 @@
-"""Finds the position that belongs to a time of day, by a binary search over what the log holds.
+"""Binary search for the position that the log had reached at a time of day.
 
-Each batch carries the wall-clock time of whoever ordered it. Sequencers come and go, and their clocks differ, so times go back
-at some places, and there may be several answers; this finds one.
+Each batch carries the wall-clock time of the sequencer that ordered it. Clocks of sequencers differ, so
+times go back at some places, and there may be several answers; this finds one.
 """
 
 from __future__ import annotations
@@ -15,28 +15,29 @@ from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.contract.types import LogPosition, PlacedBatch
 
 LOOK_BYTES: Final = 1
-"""Of one look: the first batch is enough."""
+"""Size of one read: the first batch is enough."""
 
 FirstBatch: TypeAlias = Callable[[LogPosition, LogPosition], Awaitable[PlacedBatch | None]]
-"""The first batch, or what is left of it, in [start, stop); None: there is none."""
+"""First batch in [start, stop), or the rest of it after a trim; None if there is none."""
 
 
 async def find_time(log: VirtualLog, milliseconds: int, *, patience: float = RETRY_LIMIT_SECONDS) -> LogPosition:
-    """A position that the log had reached at a time of day: what lies there was ordered at that time or later, what lies right
-    before it earlier, by the clocks of those that ordered them.
+    """A position that the log had reached at a time of day.
 
-    Approximate: entries further away may be on the other side by as much as clocks of nodes differ. Within one segment of the
-    kind `native` times never go back. Exact enough for "since noon", not for "after that entry".
+    The entry there was ordered at that time or later, the entry right before it earlier, by the clocks
+    of their sequencers. Approximate: entries further away may be on the wrong side by as much as
+    clocks of nodes differ. Within one segment of the kind `native` times never go back. Exact enough
+    for "since noon", not for "after that entry".
 
-    Costs about one read per binary digit of the length of the log, of one batch each.
+    Costs about one read of one batch per binary digit of the length of the log.
 
     Args:
-        log: to search.
-        milliseconds: since the epoch.
-        patience: as of `scan`, for each read.
+        log: the log to search.
+        milliseconds: time since the epoch.
+        patience: seconds to try each read again, as in `scan`.
 
     Returns:
-        The trim point if nothing is left of what is older, the tail if everything is older.
+        The trim point if all older entries are trimmed, the tail if all entries are older.
 
     Raises: as `scan`, and as `VirtualLog.find_trim_point`.
     """
@@ -45,13 +46,13 @@ async def find_time(log: VirtualLog, milliseconds: int, *, patience: float = RET
 
 
 async def search_time(first_batch: FirstBatch, low: LogPosition, high: LogPosition, milliseconds: int) -> LogPosition:
-    """The same in [low, high), wherever that can be read."""
+    """`find_time` in [low, high), over any function that finds a first batch."""
     while low < high:
         middle = LogPosition((low + high) // 2)
         found = await first_batch(middle, high)
         if found is not None and found.time_ms < milliseconds:
             low = LogPosition(found.stop)
-        else:  # from the middle on there are only gaps, or what is late enough
+        else:  # from the middle on there are only gaps, or batches that are late enough
             high = middle
     return high
 

@@ -1,13 +1,13 @@
-"""The order of one appender's batches across loglets: what may be sent now, what is still a maybe.              Pure.
+"""The appender's side of exactly once: which batches of a session may be sent now, and which are in doubt.
 
 The log by itself is at least once: an append that failed may still be in it. A session turns that into exactly once,
 in order, for as long as its appender lives (docs/internals/protocols/virtual_log.md):
 
 * to a loglet it has not used before, a session sends one batch (`opens`) and nothing else until that one is settled;
 * then up to `window` batches are in flight; the loglet places them in the order of their sequence numbers;
-* on an unknown outcome the same batch is sent again to the same loglet, which remembers where it put it;
-* once the loglet is sealed, nothing is sent until the sealed range has been searched: what is found there is
-  acknowledged at its place, the rest is sent to the successor, oldest first.
+* on an unknown outcome the same batch is sent again to the same loglet, which remembers its place;
+* once the loglet is sealed, nothing is sent until the sealed range has been searched: a batch found there is
+  acknowledged at its place, the others are sent to the successor, oldest first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from virtuallog.contract.batch import Batch, SessionId
 from virtuallog.contract.types import PlacedBatch
 
 IN_FLIGHT_RATIO_MAX: Final = 8
-"""How many times its size may be in flight when a batch is made. More lets tiny batches pass, fewer makes entries wait."""
+"""Multiple of its own size that may be in flight when a batch is made.
+
+A larger one lets tiny batches pass, a smaller one makes entries wait.
+"""
 
 
 @attrs.define(eq=False)
@@ -31,13 +34,13 @@ class InFlightBatch:
 
     batch: Batch
     tag: Any
-    """The driver's own: whom to tell."""
+    """Set by the driver: the pending appends of the batch."""
     sent: bool = False
-    """Offered to the present loglet, and its attempt there has not ended."""
-    maybe: bool = False
-    """An attempt has ended, or may yet end, in the log without our knowing."""
+    """True while an attempt at the present loglet has not ended."""
+    in_doubt: bool = False
+    """True if its outcome is unknown: an earlier attempt may have placed it, or may do so yet."""
     since: float = 0.0
-    """The driver's own: when the first of its entries was offered."""
+    """Set by the driver: time at which the first of its entries was offered."""
 
 
 @attrs.define
@@ -46,13 +49,15 @@ class AppendSession:
 
     id: SessionId
     window: int
-    """How many batches may be in flight. Enough to keep every hop busy; bounded, as each is held until settled."""
+    """Limit of batches in flight: enough to keep every hop busy; bounded, as each is held until settled."""
     next_sequence: int = 0
+    """Sequence number of the first entry of the next batch."""
     flights: deque[InFlightBatch] = attrs.field(factory=deque)
+    """Batches in flight, oldest first."""
     opened: bool = False
-    """The present loglet has settled a batch of this session."""
+    """True once the present loglet has settled a batch of this session."""
     lost: bool = False
-    """The present loglet takes no more appends: wait for the sends to end, then settle."""
+    """True if the present loglet takes no more appends: wait for the sends to end, then settle."""
 
     def cut(self, payloads: list[bytes], tag: Any) -> InFlightBatch:
         """Make the next batch. It is sent when `sendable` says so.
@@ -68,17 +73,20 @@ class AppendSession:
 
     @property
     def has_room(self) -> bool:
-        """Whether one more batch could be on its way soon; if not, entries had better wait and share a later batch."""
+        """True if one more batch could be sent soon; if not, entries had better wait and share a later batch."""
         return not self.lost and len(self.flights) < (self.window if self.opened else 1)
 
     def is_worth_a_batch(self, size: int) -> bool:
-        """Whether so many bytes should leave now. A batch costs as much as some sixty entries in it, so few do not go on
-        their own while many are in flight: once those are back, and offer again, they all go together. Without this, a
-        crowd that was split once stays split, at twice the price."""
+        """True if `size` bytes should be sent now as a batch.
+
+        A batch costs as much as some sixty entries in it. So few entries do not go on their own while many
+        are in flight: once those are back, and their callers append again, all go together. Without this,
+        a crowd that was split once stays split, at twice the price.
+        """
         return size * IN_FLIGHT_RATIO_MAX >= sum(len(flight.batch.blob) for flight in self.flights)
 
     def sendable(self) -> list[InFlightBatch]:
-        """The flights to send now, in this order; each is marked as sent."""
+        """Batches to send now, in this order; marks each as sent."""
         if self.lost:
             return []
         first = [] if self.opened else list(self.flights)[:1]
@@ -88,26 +96,30 @@ class AppendSession:
         return ready
 
     def acknowledged(self, flight: InFlightBatch) -> None:
-        """The loglet placed this flight."""
+        """Remove a batch that the loglet has placed."""
         flight.sent = False
         self.opened = True
         self.flights.remove(flight)
 
     def lose_loglet(self) -> None:
-        """The loglet is sealed, or as good as: send nothing more to it."""
+        """Send nothing more to the loglet, as it is sealed or needs a successor."""
         self.lost = True
 
     @property
     def needs_settling(self) -> bool:
-        """Every send to the lost loglet has ended: now search its sealed range (if there are maybes), then `settle`."""
+        """True if all sends to the lost loglet have ended.
+
+        Then search its sealed range, if any batch is in doubt, and `settle`.
+        """
         return self.lost and not any(flight.sent for flight in self.flights)
 
     @property
     def has_unknown_outcomes(self) -> bool:
-        return any(flight.maybe for flight in self.flights)
+        """True if a batch in flight is in doubt."""
+        return any(flight.in_doubt for flight in self.flights)
 
     def settle(self, found: Iterable[PlacedBatch]) -> list[tuple[InFlightBatch, PlacedBatch]]:
-        """What the sealed range holds of this session; returns the flights that turn out to be appended.
+        """Leave the lost loglet, given the batches in its sealed range; returns those in flight, with their places.
 
         The others are sent again, oldest first, to the next loglet.
         """
@@ -119,12 +131,15 @@ class AppendSession:
         # A later batch without an earlier one cannot be there: the loglet keeps the order of a session.
         assert not any(flight.batch.first_sequence in places for flight in self.flights)
         for flight in self.flights:
-            flight.maybe = False
+            flight.in_doubt = False
         self.opened = self.lost = False
         return settled
 
     def abandon(self, successor: SessionId) -> list[InFlightBatch]:
-        """Give up all flights, for good, and go on as a new session: none of them can get between its batches."""
+        """Give up all batches in flight, for good, and go on as a new session; returns them.
+
+        None of them can get between the batches of the new session.
+        """
         flights = list(self.flights)
         self.flights.clear()
         self.id, self.next_sequence = successor, 0

@@ -1,8 +1,8 @@
-"""The batches that share a slot of a loglet (a position of the paxos loglet, a znode), as one body.                  Pure.
+"""Format of the batches that share a slot of a loglet (a position of the paxos loglet, a znode), as one body.
 
-A slot is decided as a whole, so batches that share one are all in the log, or none, and in their order. That is why they
-do: had each a slot of its own, several in flight, then a failover could decide the second and put a NOP in the place of
-the first, and what a session offered in order would lie in the log with a hole (docs/internals/protocols/paxos.md, "Coordinator").
+A slot is decided as a whole, so batches that share one are all in the log, or none, and in their order. If each had
+a slot of its own, with several in flight, a failover could decide the second and put a NOP in place of the first.
+The entries of a session would then be in the log with a hole (docs/internals/protocols/paxos.md, "Coordinator").
 
 Durable and wire format, version 1, little-endian. One batch is itself (magic "VB", see `virtuallog.contract.batch`). Several are
 
@@ -21,7 +21,7 @@ from virtuallog.contract.batch import Batch, glance_untrusted
 from virtuallog.contract.errors import MalformedError
 
 ENTRIES_MAX: Final = 1 << 16
-"""Of all batches that share a slot: the low bits of an offset count them (`slots.SLOT`)."""
+"""Limit of entries of all batches in a slot: the low bits of an offset count them (`slots.SLOT`)."""
 
 _HEAD: Final = struct.Struct("<2sBBI")
 _MAGIC: Final = b"VW"
@@ -31,19 +31,20 @@ _ROW_BYTES: Final = 8
 
 @attrs.frozen
 class BundledBatch:
-    """One batch."""
+    """Place of one batch in the body of a slot."""
 
     start: int
-    """Where its bytes begin in what was split, and where they end."""
+    """Offset of its first byte."""
     stop: int
+    """Offset past its last byte."""
     index: int
-    """How many entries come before it in this slot."""
+    """Number of entries before it in the slot."""
     count: int
-    """Its entries."""
+    """Number of its entries."""
 
 
 def join(batches: Sequence[Batch]) -> bytes:
-    """The body for these batches, in this order."""
+    """Build the body of a slot with these batches, in this order."""
     assert sum(batch.count for batch in batches) <= ENTRIES_MAX
     if len(batches) == 1:
         return batches[0].blob
@@ -52,10 +53,10 @@ def join(batches: Sequence[Batch]) -> bytes:
 
 
 def split_untrusted(blob: bytes, at: int = 0) -> list[BundledBatch]:
-    """The batches of the body that begins at `at`. They are not looked into, which costs little.
+    """Batches of the body that begins at `at`. They are not parsed, which keeps this cheap.
 
     Raises:
-        MalformedError: neither a batch nor several.
+        MalformedError: neither one batch nor a body of several.
     """
     if blob[at : at + 2] != _MAGIC:
         lone = glance_untrusted(blob, at)

@@ -1,7 +1,7 @@
-"""What a sequencer remembers of the sessions that append through it.                                             Pure.
+"""Sessions that append through a sequencer, and the places of their last batches.
 
-A batch that is offered again gets the place it has. That makes a retry after a lost answer harmless, as long as the
-sequencer still knows the batch; if it may have forgotten, it says so instead of guessing.
+A batch that is offered again gets the place it has. That makes a retry after a lost answer harmless while the
+sequencer still knows the batch. If it may have forgotten, it raises ReconfigurationNeededError and does not guess.
 """
 
 from __future__ import annotations
@@ -16,14 +16,17 @@ from virtuallog.contract.batch import Batch, SessionId
 from virtuallog.contract.errors import OutOfOrderError, OverloadedError, ReconfigurationNeededError
 
 SESSIONS_MAX: Final = 16384
-"""In use: up to 10 KB each, if as many batches are remembered as may be, and 160 MiB all of them."""
+"""Limit of sessions in use: up to 10 KB each with the most batches remembered, and 160 MiB in all."""
 SESSION_KEEP_MS: Final = 120_000
-"""The batches of a session are not forgotten before it has been idle for so long. An appender offers its batch again for a
-minute, and the last time the offer itself may take some seconds: forgotten by then, one that `opens` would be placed twice."""
+"""Idle time after which the batches of a session may be forgotten.
+
+An appender offers its batch again for a minute, and the last offer may take some seconds. If it were forgotten by
+then, a batch that `opens` would be placed twice.
+"""
 BATCHES_MAX: Final = 64
 """Batches remembered per session, committed or not; an appender has far fewer in flight."""
 IDLE_MAX: Final = 65536
-"""Idle sessions of which it is still known where they go on: 200 bytes each, 13 MiB in all."""
+"""Limit of idle sessions, of which only the next sequence number is known: 200 bytes each, 13 MiB in all."""
 
 
 @attrs.define(eq=False)
@@ -31,18 +34,21 @@ class OrderedBatch:
     """A batch that has been ordered."""
 
     first: int
+    """Offset of its first entry."""
     sequence: int
+    """Sequence number of its first entry."""
     batch: Batch | None
     """None once committed: only uncommitted batches are kept."""
     tickets: tuple[Any, ...]
-    """Who waits for the commit; several if the batch was offered again."""
+    """Tickets of the calls that wait for the commit; several if the batch was offered again."""
 
     @property
     def committed(self) -> bool:
+        """True if `commit` was called."""
         return self.batch is None
 
     def commit(self) -> tuple[Any, ...]:
-        """Returns those who waited."""
+        """Mark the batch as committed; returns the tickets of the calls that waited."""
         tickets, self.tickets, self.batch = self.tickets, (), None
         return tickets
 
@@ -50,8 +56,11 @@ class OrderedBatch:
 @attrs.define(eq=False)
 class _Session:
     next_sequence: int
+    """Sequence number of the first entry of its next batch."""
     used_ms: int
+    """Time of its last batch."""
     placements: deque[OrderedBatch] = attrs.field(factory=deque)
+    """Its last batches, oldest first."""
 
 
 @attrs.define(eq=False)
@@ -60,16 +69,16 @@ class SessionTable:
 
     _sessions: OrderedDict[SessionId, _Session] = attrs.field(factory=OrderedDict)
     _idle: dict[SessionId, int] = attrs.field(factory=dict)
-    """The next sequence number of those that have been idle for long, the longest first. All they had is committed."""
+    """Next sequence numbers of long idle sessions, the longest idle first. All their batches are committed."""
     _has_forgotten: bool = False
-    """Some session: one that is not known may be an old one."""
+    """True if a session was forgotten: an unknown session may be an old one."""
 
     def find(self, batch: Batch, *, opens: bool) -> OrderedBatch | None:
-        """Where the batch was placed; None if it is new and may be placed now.
+        """Place of the batch; None if it is new and may be placed now.
 
         Raises:
             OutOfOrderError: its predecessor has not been offered.
-            ReconfigurationNeededError: it may have been placed; what there is to know has been forgotten.
+            ReconfigurationNeededError: it may have been placed, but its place was forgotten.
         """
         session = self._known(batch.session)
         if session is None:
@@ -93,9 +102,9 @@ class SessionTable:
         return self._has_forgotten if session is None else batch.first_sequence < session.next_sequence
 
     def end(self) -> None:
-        """Forget where batches are. `may_have_placed` answers as before; nothing may be placed or found any more.
+        """Forget the places of batches. `may_have_placed` answers as before; do not call `place` or `find` any more.
 
-        For an orderer that has ended and still has to turn batches away: some 200 bytes remain of each session.
+        For an orderer that has ended and still has to reject batches: some 200 bytes remain of each session.
         """
         self._idle.update((name, session.next_sequence) for name, session in self._sessions.items())
         self._sessions.clear()
@@ -118,10 +127,16 @@ class SessionTable:
         return placement
 
     def recall(self, name: SessionId, next_sequence: int, places: Iterable[tuple[int, int]], now_ms: int) -> None:
-        """Take over what another orderer has placed, of a session that is not known here yet: where it goes on, and
-        (sequence, offset) of its last batches, ascending, all committed. Without any it counts as idle for long.
+        """Take over a session from another orderer. It must not be known here yet.
 
-        The sessions that appended last come last; of too many the first are forgotten.
+        Call it for the session that appended last at the end; of too many the first are forgotten.
+
+        Args:
+            name: the session.
+            next_sequence: sequence number of the first entry of its next batch.
+            places: (sequence, offset) of its last batches, ascending, all committed; empty: it counts as
+                idle for long.
+            now_ms: the present time.
         """
         assert self._known(name) is None, "a session is recalled before it is used"
         placements = deque((OrderedBatch(first, sequence, None, ()) for sequence, first in places), maxlen=BATCHES_MAX)
@@ -139,7 +154,7 @@ class SessionTable:
         self._sessions.move_to_end(batch.session)
 
     def _known(self, name: SessionId) -> _Session | None:
-        """Of one that has been idle, nothing but where it goes on."""
+        """The session, or None. A long idle one has its next sequence number only."""
         session = self._sessions.get(name)
         if session is None and name in self._idle:
             return _Session(self._idle[name], 0)
@@ -154,7 +169,7 @@ class SessionTable:
         return session
 
     def _retire(self, now_ms: int) -> None:
-        """Give back what the idle sessions remember; each passes here once, before it is used again."""
+        """Drop the batches of sessions that have been idle for `SESSION_KEEP_MS`, up to the first that has not."""
         while self._sessions:
             name, oldest = next(iter(self._sessions.items()))
             pending = bool(oldest.placements) and not oldest.placements[-1].committed

@@ -1,6 +1,7 @@
-"""Loglets that decide slots, one after the other, each with one batch or several: the slots as places of entries.         Pure.
+"""Offsets of entries in loglets that decide slots one after the other, each with one batch or several.
 
-An offset is slot << 16 | index of the entry in its slot; what a slot does not use are fillers. Paxos and ZooKeeper do that.
+An offset is slot << 16 | index of the entry in its slot; unused offsets are fillers. The kinds paxos and zookeeper
+do that.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from virtuallog.contract.types import Gap, GapKind, PlacedBatch
 from virtuallog.ordering import bundle
 
 INDEX_BITS: Final = 16
-"""Of an offset: which entry of the slot. A batch has at most 65,536 (`virtuallog.contract.batch.BATCH_COUNT_MAX`)."""
+"""Low bits of an offset, for the entry in its slot. A batch has at most 65,536 entries
+(`virtuallog.contract.batch.BATCH_COUNT_MAX`)."""
 SLOT: Final = 1 << INDEX_BITS
-"""Offsets that a slot has."""
+"""Number of offsets of a slot."""
 
 
 def open_untrusted(body: bytes, at: int, first: int, time_ms: int) -> list[Placed]:
-    """What the places of a slot hold, from `first` on: the batches of the body that begins at `at`, and fillers.
+    """Items of a slot, whose offsets begin at `first`: the batches of the body that begins at `at`, and fillers.
 
     Raises:
         MalformedError, CorruptionError: this copy of the body is damaged.
@@ -37,7 +39,7 @@ def open_untrusted(body: bytes, at: int, first: int, time_ms: int) -> list[Place
 
 
 def add(items: list[Placed], part: Placed | None) -> None:
-    """Add what follows, if there is something. Gaps of a kind that touch become one."""
+    """Add the next item, if it is not None. Adjacent gaps of one kind become one."""
     last = items[-1] if items else None
     if part is None:
         return

@@ -1,1 +1,7 @@
-"""Changes of the chain and of the register: the drivers that seal, find the tail and put, the wait for a successor, the watchdog, the cached chain, and the wire form of the register. Imports the contract, its own core, runtime and the schemas of rpc."""
+"""Changes of the chain and of the register: the rules in `core`, the drivers here.
+
+`chain_writer` seals, finds the tail and puts; `successor` waits for another client's change or finishes it;
+`watchdog` does so on nodes; `modification` puts a copy under a closed segment; `node_table_update` changes
+the table of nodes; `chain_cache` is what a client knows of the chain. Imports the contract, `core` and
+runtime.
+"""

@@ -1,6 +1,6 @@
-"""What one client knows: the register as it last saw it, a client of each loglet in it, the highest tail it has seen.
+"""Cache of one client: the newest register it has seen, clients of its loglets, the highest tail it has seen.
 
-All of it may be old; none of it ever goes back. A loglet that says "sealed" or "dropped" is how a client learns that
+All of it may be old; none of it ever goes back. A client learns from a loglet that is sealed or dropped that
 it has to `refresh`.
 """
 
@@ -23,18 +23,19 @@ from virtuallog.contract.types import LogPosition
 
 @attrs.define
 class ChainCache:
-    """Shared by the parts of one VirtualLog."""
+    """Cached chain, shared by the parts of one VirtualLog."""
 
     metastore: MetaStore
     providers: Mapping[str, LogletProvider]
     environment: Environment
     cached: Register | None = None
-    """The newest register seen so far."""
+    """Newest register seen so far; None before the first."""
     known_tail: LogPosition = LogPosition(0)  # noqa: RUF009 -- an int at run time
-    """The highest tail seen so far: the log is readable below it."""
+    """Highest tail seen so far: the log is readable below it."""
     on_newer_register: Callable[[Register], None] = lambda _: None
-    """Told of each newer register, to learn addresses from; must not block."""
+    """Called with each newer register, to learn addresses from; must not block."""
     _loglets: dict[SegmentId, Loglet] = attrs.field(factory=dict)
+    """Opened loglets of the chain."""
 
     async def current(self) -> Register:
         """The cached register; read from the MetaStore the first time."""
@@ -67,7 +68,7 @@ class ChainCache:
         return newer
 
     def saw_tail(self, position: int) -> LogPosition:
-        """Everything below `position` is known to be readable."""
+        """Record that everything below `position` is readable; returns it."""
         self.known_tail = LogPosition(max(self.known_tail, position))
         return LogPosition(position)
 
@@ -83,7 +84,7 @@ class ChainCache:
         """The provider of a kind of loglet.
 
         Raises:
-            UnknownKindError: none of that name is installed.
+            UnknownKindError: no provider of that name is installed.
         """
         provider = self.providers.get(kind)
         if provider is None:

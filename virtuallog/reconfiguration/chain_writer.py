@@ -1,8 +1,8 @@
-"""Runs changes of the chain (the effects of `chain_change.py`) and finishes those that others left half done.
+"""Driver of changes of the chain: carries out the effects of `core/chain_change.py`.
 
-A change runs in the service nursery: a reconfiguration that dies with its caller between seal and put would be safe,
-but would cost every client a grace period. Without any memory of what the dead one intended, whoever finishes a
-change continues with a loglet of the same kind (Delos, OSDI'20, section 3.2).
+A change runs in the service nursery. A reconfiguration that dies with its caller between seal and put would
+be safe, but would cost every client a grace period. A client that finishes it does not know the intention of
+the dead one, so it continues with a loglet of the same kind (`successor.py`; Delos, OSDI'20, section 3.2).
 """
 
 from __future__ import annotations
@@ -11,16 +11,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import attrs
-import structlog
 import trio
 
 from virtuallog.contract.chain import Segment, SegmentId
 from virtuallog.contract.crash_points import CrashPoint
 from virtuallog.contract.errors import (
     ChainConflictError,
-    ForbiddenError,
     InvalidSettingError,
-    ReconfigurationNeededError,
     RetryableError,
     SealedError,
     UnavailableError,
@@ -30,7 +27,7 @@ from virtuallog.contract.placement import Cluster
 from virtuallog.contract.ports import Environment
 from virtuallog.contract.provider import LogletProvider, SupportsPreflight, check_level, replicated
 from virtuallog.contract.register import Register
-from virtuallog.contract.types import LogPosition, NodeId, Sealed
+from virtuallog.contract.types import LogPosition, NodeId
 from virtuallog.reconfiguration.chain_cache import ChainCache
 from virtuallog.reconfiguration.core import chain_change
 from virtuallog.reconfiguration.core.chain_change import (
@@ -49,55 +46,15 @@ from virtuallog.reconfiguration.core.members import check_members
 from virtuallog.reconfiguration.metrics import FAILED, LOST, WON, ChainMetrics
 from virtuallog.runtime.nurseries import run_in_service
 
-# FOLDED from virtuallog.probing: Whether a loglet that is only planned could be used: what a kind says of it whose loglets are kept where the cluster knows nothing.
-#
-# A loglet that cannot be reached cannot be sealed either, so a chain that has one at its end goes neither on nor back. Plans of kinds
-# that are kept on nodes look at who lives; of any other place a plan is a wish, and a typo ends the log.
+Planner: TypeAlias = Callable[[Register], Awaitable[Cluster]]
+"""Finds the live nodes of a register, for a loglet provider to choose from."""
 
 PREFLIGHT_SECONDS: Final = 6.0
-"""For an answer: a call that finds nobody says so before. Nothing is sealed meanwhile."""
-
-
-async def run_preflight(provider: LogletProvider, config: bytes, environment: Environment) -> None:
-    """Return if nothing speaks against a loglet of this config. What was opened to find out is closed again.
-
-    Raises:
-        InvalidSettingError, ForbiddenError, UnsupportedError: something does; nothing was done.
-    """
-    if not isinstance(provider, SupportsPreflight):
-        return
-    async with trio.open_nursery() as nursery:
-        problem = await _find_problem(provider, provider.kind, config, attrs.evolve(environment, nursery=nursery))
-        nursery.cancel_scope.cancel()
-    if problem is not None:
-        raise problem
-
-
-async def _find_problem(
-    provider: SupportsPreflight, kind: str, config: bytes, environment: Environment
-) -> VirtualLogError | None:
-    """Not raised: what a nursery lets out is in a group."""
-    with environment.clock.timeout(PREFLIGHT_SECONDS):
-        try:
-            await provider.probe(config, environment)
-        except VirtualLogError as error:
-            return error
-        return None
-    return InvalidSettingError(kind, f"the log stays where it is: no answer from there in {PREFLIGHT_SECONDS:g} s")
-
-
-Planner: TypeAlias = Callable[[Register], Awaitable[Cluster]]
-"""Finds out which nodes live, for a loglet provider to choose from."""
-
-FAILED_ROUNDS_MAX: Final = 3
-"""Of the watchdog, in vain, before it says so: most of what it meets is over at the next one."""
-
-log = structlog.get_logger(__name__)
+"""Time limit of a preflight; a call to a dead address fails sooner. Nothing is sealed meanwhile."""
 
 _PLANNED = CrashPoint("chain: a successor is planned, nothing is sealed")
 _SEALED = CrashPoint("chain: the active loglet is sealed, its tail is not known")
 _BOUNDED = CrashPoint("chain: the tail of a sealed loglet is known, nothing is put")
-_ROLLING = CrashPoint("chain: the grace period is over, the roll-forward has not begun")
 _DECIDED: Final[dict[type[Change], CrashPoint]] = {
     Extend: CrashPoint("chain: an extension is decided, its client does not know"),
     Close: CrashPoint("chain: the end of the log is decided, its client does not know", rare=True),
@@ -109,54 +66,66 @@ _DECIDED: Final[dict[type[Change], CrashPoint]] = {
 
 @attrs.frozen(kw_only=True)
 class ChainWriterSettings:
-    """How patient a client is with others. Times in seconds."""
+    """Patience of a client with other clients, and its permission to change the chain. Times in seconds."""
 
     grace: float = 1.0
-    """How long a sealed loglet may be without a successor before a client finishes the change itself (plus up to half
-    of that again at random, so that one of many goes first). Shorter heals sooner; too short makes clients race with
-    a reconfiguration that is under way, which is harmless but may undo its choice of loglet."""
+    """Time that a sealed loglet may be without a successor before a client finishes the change itself.
+
+    Up to half of it is added at random, so that one of many clients goes first. Shorter heals sooner; too
+    short makes clients race with a reconfiguration that is under way. That is harmless, but may undo its
+    choice of loglet.
+    """
     poll_min: float = 0.002
-    """First pause between two looks at the register while waiting for a successor; doubles up to `poll_max`. The
-    first ones are short because a healthy reconfiguration takes some milliseconds."""
+    """First pause between two reads of the register while waiting for a successor; doubles up to `poll_max`.
+
+    The first pauses are short because a healthy reconfiguration takes some milliseconds.
+    """
     poll_max: float = 0.1
+    """Longest such pause."""
     watchdog_period: float = 1.0
-    """Pause between two looks of a node's watchdog at the active loglet."""
+    """Mean pause between two looks of a node's watchdog at the active loglet."""
     may_change: bool = True
-    """Whether this client may change the chain. One that may not (docs/howto/secure.md) leaves to nodes what it finds half
-    done; one that learns from a refusal that it may not does so, too."""
+    """True if this client may change the chain.
+
+    A client that may not (docs/howto/secure.md) leaves half-done changes to nodes. So does a client that
+    learns from a refusal that it may not.
+    """
     others_patience: float = 10.0
-    """How much longer a client waits that may not change the chain: nodes look after it every second."""
+    """Extra time that a client waits if it may not change the chain: nodes look after it every second."""
     put_attempts: int = 5
-    """How often one change is put to a MetaStore that does not answer before its outcome is called unknown."""
+    """Puts of one change to a MetaStore that does not answer, before its outcome is called unknown."""
 
 
 class ChainWriter:
     """Changes the chain on behalf of one client."""
 
     def __init__(self, view: ChainCache, planner: Planner, settings: ChainWriterSettings) -> None:
-        """Makes no call yet."""
+        """Make no call yet."""
         self._view = view
         self._planner = planner
         self._settings = settings
         self._changing = trio.Lock()
-        self.may_change = settings.may_change
-        self._problems: list[str] = []
-        """Of the last looks of the watchdog, up to the first one that found nothing wrong."""
         self.meter: Final = ChainMetrics()
 
     async def extend(self, kind: str, settings: Mapping[str, str]) -> Register:
-        """Seal the active loglet and continue on a new one; again on top of whoever comes first."""
+        """Seal the active loglet and continue on a new one; see `VirtualLog.reconfig_extend`.
+
+        If another client's change comes first, the change is made again on top of it.
+        """
         provider = self._view.provider(kind)
         while True:
-            config = await self._plan(provider, settings, await self._view.refresh())
+            config = await self.plan(provider, settings, await self._view.refresh())
             await run_preflight(provider, config, self._view.environment)
             _PLANNED.reached()
-            done = await self.change(Extend(kind, config, nodes=_nodes(provider, config)))
+            done = await self.change(Extend(kind, config, nodes=nodes_of(provider, config)))
             if done.won:
                 return done.register
 
     async def close(self) -> Register:
-        """Seal the active loglet and mark the log as closed; again on top of whoever comes first."""
+        """Seal the active loglet and mark the log as closed.
+
+        If another client's change comes first, the change is made again on top of it.
+        """
         while (current := await self._view.refresh()).chain.active is not None:
             await self.change(Close(), planned=False)
         return current
@@ -167,118 +136,39 @@ class ChainWriter:
         return (await self.change(Truncate(first), planned=False)).register
 
     async def change_members(self, members: Sequence[NodeId], seen: Sequence[NodeId] | None = None) -> Register:
-        """Let other nodes decide the register from now on, if a majority of them answers.
+        """Make other nodes the members of the MetaStore, if a majority of them answers.
 
         Args:
-            members: all of them.
-            seen: the members that these take the place of; None: those of this moment.
+            members: all new members.
+            seen: the former members, as the operator saw them; None: those of this moment.
         """
         chosen, current = tuple(sorted(members)), await self._view.refresh()
         before = current.members if seen is None else tuple(sorted(seen))
         check_members(chosen, await self._planner(current))
         return (await self.change(ChangeMembers(chosen, before), planned=False)).register
 
-    async def successor_of(self, segment_id: SegmentId, *, failed: bool = False) -> Register:
-        """A register whose last segment is another one, or is closed.
-
-        Waits for whoever is changing the chain; after the grace period finishes the change. With `failed`, at once:
-        the loglet itself has asked for a successor.
+    async def plan(self, provider: LogletProvider, settings: Mapping[str, str], current: Register) -> bytes:
+        """Config of a new loglet on the nodes that live now.
 
         Raises:
-            UnavailableError: the MetaStore or the loglet does not answer, or too few nodes for a successor.
+            InvalidSettingError: the settings are wrong, or too few nodes live.
+            UnsupportedError: a node of the cluster is too old for the kind.
         """
-        environment, settings, pause = self._view.environment, self._settings, self._settings.poll_min
-        grace = 0.0 if failed else settings.grace * (1 + environment.random.random() / 2)
-        deadline = environment.clock.monotonic() + grace
-        while True:
-            found = await self._view.refresh()
-            if found.chain.last.id != segment_id or found.chain.active is None:
-                return found
-            now = environment.clock.monotonic()
-            if now >= deadline and self.may_change:
-                await self._try_to_roll_forward(found)
-            elif now >= deadline + settings.others_patience:
-                raise UnavailableError(
-                    f"no node has found a successor for loglet {segment_id}, and this client may not"
-                )
-            else:
-                await environment.clock.sleep(pause)
-                pause = min(2 * pause, settings.poll_max)
-
-    async def _try_to_roll_forward(self, stuck: Register) -> None:
-        try:
-            await self._roll_forward(stuck)
-        except ForbiddenError as error:
-            # Who may not change the chain waits for the nodes, each of which watches over it.
-            log.info("leaving a half-done change to others", reason=str(error))
-            self.may_change = False
-
-    async def _roll_forward(self, stuck: Register) -> None:
-        last = stuck.chain.last
-        try:
-            config = await self._plan(self._view.provider(last.kind), {}, stuck)
-        except InvalidSettingError as error:
-            # Nobody has set anything: there are too few nodes at this moment. Others come back, or answer in time.
-            raise UnavailableError(f"no successor for loglet {last.id} can be planned: {error}") from error
-        _ROLLING.reached()
-        self.meter.roll_forwards.value += 1
-        log.info("rolling forward", segment=str(last.id), version=stuck.version)
-        nodes = _nodes(self._view.provider(last.kind), config)
-        await self.change(Extend(last.kind, config, False, nodes), planned=False, only_after=last.id)
-
-    async def run_watchdog(self) -> None:
-        """For ever: finish changes that somebody left half done. Every node runs one; the conditional put elects.
-
-        No error ends it, since that would end the node: a chain that this node cannot help is still served by it.
-        """
-        environment, period = self._view.environment, self._settings.watchdog_period
-        while True:
-            await environment.clock.sleep(period * (0.5 + environment.random.random()))
-            problem = ""
-            try:
-                await self._watch_once()
-            except RetryableError as error:
-                problem = str(error)
-                log.debug("watchdog", error=problem)
-            except VirtualLogError as error:
-                problem = f"{type(error).__name__}: {error}"
-                log.warning("watchdog", error=problem)
-            self._problems = [*self._problems, problem][-FAILED_ROUNDS_MAX:] if problem else []
-
-    @property
-    def problem(self) -> str:
-        """Why the watchdog cannot look after the open segment, if that is so for several looks; for people."""
-        register = self._view.cached
-        if len(self._problems) < FAILED_ROUNDS_MAX or register is None:
-            return ""
-        last = register.chain.last
-        return f"the open segment {last.id} ({last.kind}) cannot be looked after: {self._problems[-1]}"
-
-    async def _watch_once(self) -> None:
-        segment = (await self._view.refresh()).chain.active
-        if segment is None:
-            return
-        try:
-            if isinstance(await self._view.loglet(segment).check_tail(), Sealed):
-                await self.successor_of(segment.id)
-        except ReconfigurationNeededError:
-            await self.successor_of(segment.id, failed=True)
-        except SealedError:  # dropped: the next refresh shows why
-            pass
-
-    async def _plan(self, provider: LogletProvider, settings: Mapping[str, str], current: Register) -> bytes:
         check_level(provider, current.level)
         last = current.chain.last
         previous = last.config if last.kind == provider.kind else None
         return provider.plan(await self._planner(current), settings, previous)
 
     async def change(self, change: Change, *, planned: bool = True, only_after: SegmentId | None = None) -> ChangeDone:
-        """Run one change in the service nursery.
+        """Run one change in the service nursery; a cancel does not end it.
 
         Args:
-            change: what to do.
-            planned: refuse to let the register grow over its limit.
-            only_after: do nothing unless this is still the last segment.
+            change: the change to make.
+            planned: raise TooLargeError if the register would grow over its limit.
+            only_after: do nothing unless this is still the last segment; None: in any case.
+
+        Raises:
+            UnavailableError: unknown outcome; may be called again.
         """
 
         async def run() -> ChangeDone:
@@ -346,7 +236,10 @@ class ChainWriter:
         return chain_change.SealReturned()
 
     async def _successor_of_dropped(self, segment: Segment) -> Register:
-        """Loglets are dropped once a decided chain is without them: somebody else's change came first."""
+        """The register that has replaced a dropped loglet.
+
+        Loglets are dropped once a decided chain is without them: another client's change came first.
+        """
         found = await self._view.refresh()
         if found.chain.last.id == segment.id:
             raise UnavailableError(f"loglet {segment.id} has been dropped, though the chain has it")
@@ -362,10 +255,42 @@ class ChainWriter:
         return chain_change.PutWon()
 
 
-def _nodes(provider: LogletProvider, config: bytes) -> frozenset[NodeId]:
-    """The nodes that a loglet rests on, if it rests on any."""
+def nodes_of(provider: LogletProvider, config: bytes) -> frozenset[NodeId]:
+    """Nodes that a loglet of this config needs; empty if its kind uses none."""
     found = replicated(provider)
     if found is None:
         return frozenset()
     placement = found.placement(config)
     return placement.orders.union(placement.servers)
+
+
+async def run_preflight(provider: LogletProvider, config: bytes, environment: Environment) -> None:
+    """Check that a planned loglet could be used, if its kind offers `SupportsPreflight`. Closes what it opens.
+
+    A loglet that cannot be reached cannot be sealed either, so a chain that ends with one goes neither on
+    nor back. Plans of kinds that are kept on nodes look at the live nodes. A plan for any other storage is a
+    mere wish, and a typo in it would end the log.
+
+    Raises:
+        InvalidSettingError, ForbiddenError, UnsupportedError: the loglet could not be used; nothing was done.
+    """
+    if not isinstance(provider, SupportsPreflight):
+        return
+    async with trio.open_nursery() as nursery:
+        problem = await _find_problem(provider, provider.kind, config, attrs.evolve(environment, nursery=nursery))
+        nursery.cancel_scope.cancel()
+    if problem is not None:
+        raise problem
+
+
+async def _find_problem(
+    provider: SupportsPreflight, kind: str, config: bytes, environment: Environment
+) -> VirtualLogError | None:
+    """Error of the preflight; None if there is none. Returned, since a nursery would wrap it in a group."""
+    with environment.clock.timeout(PREFLIGHT_SECONDS):
+        try:
+            await provider.probe(config, environment)
+        except VirtualLogError as error:
+            return error
+        return None
+    return InvalidSettingError(kind, f"the log stays where it is: no answer from there in {PREFLIGHT_SECONDS:g} s")

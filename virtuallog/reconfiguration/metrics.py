@@ -1,6 +1,6 @@
-"""What a client tells about the chain as it knows it, and about the changes that it has made.                    Pure.
+"""Metrics of the chain as a client knows it, and of the changes that this client has made.
 
-A change counts at whoever makes it: of an operator's `reconfigure` that is the node that was asked.
+A change counts at the client that makes it: for an operator's `reconfigure` that is the node that was asked.
 """
 
 from __future__ import annotations
@@ -41,25 +41,28 @@ PHASES: Final[dict[type[Effect], str]] = {
 }
 WON: Final = "won"
 LOST: Final = "lost"
-"""Somebody else's change came first, or there was nothing to do."""
+"""Outcome if another client's change came first, or there was nothing to do."""
 FAILED: Final = "failed"
-"""An error, mostly an unknown outcome."""
+"""Outcome if the change ended with an error, mostly an unknown outcome."""
 OUTCOMES: Final = (WON, LOST, FAILED)
 
 
 @attrs.frozen(kw_only=True)
 class ChainStatistics:
-    """The changes that a client has made, or tried to make, since it was made."""
+    """Changes of the chain by one client since it was made, at one moment."""
 
     version: int
-    """Of the register as the client knows it; 0 before it has seen one."""
+    """Version of the register as the client knows it; 0 before it has seen one."""
     segments: int
+    """Segments of that chain."""
     won: int
+    """Changes made."""
     lost: int
-    """Somebody else's change came first, or there was nothing to do."""
+    """Changes not made, as another client's came first, or there was nothing to do."""
     failed: int
+    """Changes that ended with an error, mostly an unknown outcome."""
     roll_forwards: int
-    """Changes begun because somebody else's was left half done, or the loglet asked for a successor."""
+    """Changes begun because another client's was left half done, or the loglet asked for a successor."""
     seal_seconds: Distribution
     tail_seconds: Distribution
     put_seconds: Distribution
@@ -102,18 +105,18 @@ class ChainMetrics:
     )
 
     def phase(self, effect: Effect, seconds: float) -> None:
-        """One effect of a change has been carried out."""
+        """Count one phase of a change."""
         self.phase_seconds.observe(PHASES[type(effect)], seconds)
 
     def ended(self, change: Change, outcome: str, seconds: float) -> None:
-        """A change is over."""
+        """Count a change that has ended."""
         kind = CHANGES[type(change)]
         self.changes.add(kind, outcome)
         if outcome == WON:
             self.seconds.observe(kind, seconds)
 
     def statistics(self, register: Register | None) -> ChainStatistics:
-        """As of now; `register` is what the client knows."""
+        """Figures of this moment; `register` is the one that the client knows, None before the first."""
         return ChainStatistics(
             version=register.version if register else 0,
             segments=len(register.chain.segments) if register else 0,
@@ -127,7 +130,7 @@ class ChainMetrics:
         )
 
     def metrics(self, register: Register | None) -> list[MetricFamily]:
-        """The same for a scrape."""
+        """The same figures as metric families."""
         own = (self.changes, self.seconds, self.phase_seconds, self.roll_forwards)
         return [*(instrument.family() for instrument in own), *_register(register)]
 
@@ -136,7 +139,7 @@ class ChainMetrics:
 
 
 def _register(register: Register | None) -> list[MetricFamily]:
-    """Zeros before the register is known."""
+    """Metrics of the register; zeros before it is known."""
     version, segments, members, size = 0, 0, 0, 0
     if register is not None:
         version, segments = register.version, len(register.chain.segments)

@@ -1,8 +1,8 @@
-"""Puts an amendment of the table of nodes (`virtuallog.reconfiguration.core.node_table`) on top of the newest register.
+"""Update of the node table in the newest register, by an amendment (`virtuallog.reconfiguration.core.node_table`).
 
-Look, amend, put, and look again if somebody else's version came first: each time round somebody has made a change, so
-this ends. The outcome of a put is settled by looking, not by its attempt: an amendment that has been made is no change
-when it is made again.
+Read, amend, put, and read again if another client's version came first. Each round means progress of another
+client, so this ends. The outcome of a put is settled by reading, not by its attempt: an amendment that was
+made already is no change when made again.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from virtuallog.reconfiguration.core.node_table import Amendment
 
 
 async def update_node_table(metastore: MetaStore, amendment: Amendment, source: random.Random) -> Register:
-    """A decided register that shows the amendment. Cancelled, it may still be made.
+    """Make an amendment; returns a decided register that has it. After a cancel it may still be made.
 
     Raises:
-        InvalidSettingError: it cannot be; nothing was done.
+        InvalidSettingError: the amendment is refused; nothing was done.
         TooLargeError: the register has no room for another node; nothing was done.
-        UnavailableError: no majority of the MetaStore answered, or there is no register yet: unknown; may be repeated.
+        UnavailableError: no majority of the MetaStore answered, or there is no register yet: unknown
+            outcome; may be repeated.
     """
     while True:
         version, value = await metastore.get()
@@ -32,7 +33,7 @@ async def update_node_table(metastore: MetaStore, amendment: Amendment, source: 
         wanted = amendment.amend(current)
         if wanted is None:
             return current
-        # Only another node needs room: a replaced one comes back to its place whatever the chain has grown to.
+        # Only an added node needs room: a replaced one comes back to its place however large the chain has grown.
         adds = len(wanted.nodes) > len(current.nodes)
         value = wanted.encode_planned(current) if adds else wanted.encode()
         try:

@@ -1,9 +1,10 @@
-"""Which loglets the nodes keep for a segment, and who lets go of the rest: what a kind says of itself, if it is not the plain case.
+"""Retention: the loglets that nodes keep for the segments of a chain, and those that may be garbage-collected.
 
-Plain: the nodes keep one loglet for a segment, under the segment's id. Other kinds say so with `SupportsRetention`: a closed loglet
-that was moved kept its id while its segment got a new one, a striped one consists of several, an archive keeps the loglet that
-it replaced for a while. What nodes may forget, and what they answer when they are asked for a loglet that they do not know, both
-go by `retained_loglets`: a node that took another view would drop what is still needed.
+In the plain case nodes keep one loglet for a segment, under the id of the segment. Other kinds offer
+`SupportsRetention`: a closed loglet that was moved keeps its id while its segment gets a new one, a striped
+one consists of several, an archive keeps the loglet that it replaced for a while. `retained_loglets` decides
+both what nodes may drop and what they answer for a loglet that they do not know. A node that went by another
+rule would drop what is still needed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ log = structlog.get_logger(__name__)
 
 
 def retained_loglets(segment: Segment, providers: Mapping[str, LogletProvider]) -> RetainedLoglets | None:
-    """What nodes keep for a segment. None: nobody here can tell, as its kind is not installed or its config not readable."""
+    """Loglets that nodes keep for a segment.
+
+    None if that is unknown here, as its kind is not installed or its config cannot be read.
+    """
     provider = providers.get(segment.kind)
     if provider is None:
         return None
@@ -34,7 +38,7 @@ def retained_loglets(segment: Segment, providers: Mapping[str, LogletProvider]) 
 
 
 def released_loglets(before: Chain, after: Chain, providers: Mapping[str, LogletProvider]) -> RetainedLoglets:
-    """The loglets that a chain rests on and a later one does not; empty, if nobody here can tell what the later one rests on."""
+    """Loglets that a chain needs and a later chain does not; empty if the needs of the later one are unknown here."""
     remaining = [retained_loglets(segment, providers) for segment in after.segments]
     if None in remaining:
         return {}
@@ -44,7 +48,7 @@ def released_loglets(before: Chain, after: Chain, providers: Mapping[str, Loglet
 
 
 def find_retained(chain: Chain, wanted: SegmentId, providers: Mapping[str, LogletProvider]) -> tuple[str, bytes] | None:
-    """Kind and config of the segment that has this id, or else of the loglet that nodes know by it; None: there is none."""
+    """Kind and config of the segment with this id, or of the loglet that nodes know by it; None if there is neither."""
     segment = chain.find(wanted)
     if segment is not None:
         return segment.kind, segment.config

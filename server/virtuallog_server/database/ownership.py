@@ -121,7 +121,7 @@ async def put_guard(virtual_log: VirtualLog, *, despite_foreign: bool = False) -
             raise InvalidSettingError("guard", refusal(found))
         register = view.adopt(await update_node_table(view.metastore, PutGuard(), view.environment.random))
     while register.is_guarded and register.is_open_to_clients:
-        register = await virtual_log.chain_writer.successor_of(register.chain.last.id, failed=True)
+        register = await virtual_log.successors.after(register.chain.last.id, failed=True)
     return register
 
 

@@ -263,7 +263,7 @@ class Healer:
     async def _carry_out(self, decision: Extend | Rebuild) -> None:
         match decision:
             case Extend(segment=segment):
-                await self._log.chain_writer.successor_of(segment, failed=True)
+                await self._log.successors.after(segment, failed=True)
             case Rebuild(segment=segment, servers=servers):
                 if (await self._view.refresh()).chain.find(segment) is not None:  # else somebody else has moved it
                     await rebuild(self._log, segment, servers, self._pace, self._level)

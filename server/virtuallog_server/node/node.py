@@ -325,7 +325,7 @@ class Node:
             self._log = virtual_log = await self._open(client, metastore)
             self._has_log.set()
             nursery.start_soon(self._fence.run, self._ports.clock, self._close_everything)
-            nursery.start_soon(virtual_log.chain_writer.run_watchdog)
+            nursery.start_soon(virtual_log.watchdog.run)
             nursery.start_soon(ProtocolUpgrade(self.config.versions, virtual_log.view).run)
             nursery.start_soon(GarbageCollector(self.config.node, virtual_log).run)
             if self._policy is not None:
@@ -513,7 +513,7 @@ class Node:
         """What is wrong with other nodes, or with where the log is kept."""
         if self._log is None:
             return ()
-        watched, register = self._log.chain_writer.problem, self._log.view.cached
+        watched, register = self._log.watchdog.problem, self._log.view.cached
         less = under_replication_problems(register, placement_of(self._log)) if register else ()
         ownership = self.database.ownership if self.database else None
         open_to_clients = ownership.problem if ownership is not None else ""

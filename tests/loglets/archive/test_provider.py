@@ -255,7 +255,7 @@ async def test_a_closed_log_that_ends_with_an_archive_goes_on_with_another_kind(
         await archive(w, 2)
         with pytest.raises(InvalidSettingError, match="takes no appends"):
             await log.reconfig_extend("archive")
-        w.nursery.start_soon(w.client().chain_writer.run_watchdog)
+        w.nursery.start_soon(w.client().watchdog.run)
         await trio.sleep(600)  # noqa: TID251 -- on a mock clock
         assert w.register.chain.active is None
         await log.reconfig_extend("memory")

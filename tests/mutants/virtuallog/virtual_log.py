@@ -11,7 +11,8 @@ import trio
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.client.address_space import AddressSpace
 from virtuallog.client.append_queue import pending_appends_of
-from virtuallog.client.appender import Appender
+from virtuallog.client.batch_sender import BatchSender
+from virtuallog.client.settlement import Settlement
 from virtuallog.contract.chain import Chain, Segment
 from virtuallog.contract.errors import ChainConflictError, UnavailableError
 from virtuallog.contract.loglet import Placed
@@ -98,31 +99,30 @@ async def chain_put_without_an_expected_version(
 
 
 @mutant(
-    Appender._search,
+    Settlement._search,
     scenario="cluster",
     published="Restate 4810",
     options=QUIET,
     found_by=["entries in order and once"],
 )
-async def appended_again_without_looking(self: Appender, left: Segment, chain: Chain) -> list[PlacedBatch]:
-    """Batches in flight when the loglet was sealed are sent to the successor, without a search of
-    the sealed range."""
+async def appended_again_without_looking(self: Settlement, left: Segment, chain: Chain) -> list[PlacedBatch]:
+    """What was in flight when the loglet was sealed is sent to the successor, without a search of the sealed range."""
     return []
 
 
-sent_for_all = Appender._start_sending
+sent_for_all = BatchSender.start
 
 
-@mutant(Appender._start_sending, scenario="cancelled", found_by=["progress"], published="Relos")
+@mutant(BatchSender.start, scenario="cancelled", found_by=["progress"], published="Relos")
 def cancelled_append_leaves_a_hole(
-    self: Appender, nursery: trio.Nursery, flight: InFlightBatch, segment: Segment
+    self: BatchSender, nursery: trio.Nursery, flight: InFlightBatch, segment: Segment
 ) -> None:
     """A batch whose callers have all given up is not sent any more; its sequence numbers stay used."""
     if any(offer._task is not None for offer in pending_appends_of(flight)):
         sent_for_all(self, nursery, flight, segment)
     else:
-        self._session.flights.remove(flight)
-        self._work.set()
+        self._state.session.flights.remove(flight)
+        self._state.work.set()
 
 
 @mutant(

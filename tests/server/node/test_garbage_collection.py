@@ -75,7 +75,7 @@ def release_on(w: World, *nodes: int) -> None:
     """Each with its own client, as on a node that follows the register."""
     for node in nodes:
         log = w.client()
-        w.nursery.start_soon(log.chain_writer.run_watchdog)
+        w.nursery.start_soon(log.watchdog.run)
         w.nursery.start_soon(GarbageCollector(NodeId(node), log).run)
 
 

@@ -22,14 +22,14 @@ from virtuallog_loglets.memory import MemoryLoglet, MemoryProvider
 
 @pytest.fixture(params=["waits", "posts"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything here holds for both: loglets that are waited for, and those that take posts."""
+    """Run each test on loglets with and without posted appends."""
     if request.param == "posts":
         post_everything(monkeypatch)
 
 
 @attrs.define
 class Flaky:
-    """A loglet whose appends are lost on the way there or back, at random, and come late."""
+    """A loglet that loses appends or their answers at random, and delays them."""
 
     inner: MemoryLoglet
     random: random.Random
@@ -76,7 +76,7 @@ def flaky(nursery: trio.Nursery, loss: float) -> World:
 
 @attrs.define
 class Slow(Flaky):
-    """Takes a while to place anything, or to refuse it for good."""
+    """A loglet that takes a while to place a batch, or to refuse it for good."""
 
     refuses: bytes = b"(nothing)"
 
@@ -89,7 +89,7 @@ class Slow(Flaky):
 
 
 def slow_log(w: World, refuses: bytes = b"(nothing)") -> VirtualLog:
-    """A client whose active loglet is `Slow`."""
+    """A client on an active `Slow` loglet."""
     log, segment = w.client(), w.register.chain.last
     inner = w.providers[segment.kind].open(segment.id, b"", log.view.environment)
     assert isinstance(inner, MemoryLoglet)

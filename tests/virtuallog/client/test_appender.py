@@ -1,4 +1,4 @@
-"""Exactly once, in order, whatever fails: the appender against a loglet that loses replies and gets sealed."""
+"""Exactly once and in order: the appender against a loglet that loses replies and gets sealed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_every_entry_is_in_the_log_once_and_in_order_across_losses_and_swa
 
 
 async def test_concurrent_appends_share_batches(autojump_clock: MockClock) -> None:
-    """What waits when the loglet is ready travels as one batch."""
+    """Entries that wait when the loglet is ready travel as one batch."""
     async with world() as w:
         log = w.client()
         async with trio.open_nursery() as nursery:
@@ -78,7 +78,7 @@ async def test_concurrent_appends_share_batches(autojump_clock: MockClock) -> No
 
 
 async def test_a_cancelled_append_leaves_no_hole_and_blocks_nobody(autojump_clock: MockClock) -> None:
-    """Item 43: the caller goes away at any moment; its entry is a maybe, and all others go on."""
+    """Item 43: a caller is cancelled at any moment; the outcome of its entry is unknown, and all others go on."""
     async with world() as w:
         log = w.client()
         for checkpoints in range(12):
@@ -96,7 +96,7 @@ async def test_a_cancelled_append_leaves_no_hole_and_blocks_nobody(autojump_cloc
 
 
 async def test_an_append_to_a_loglet_that_never_answers_is_given_up_as_unknown(autojump_clock: MockClock) -> None:
-    """Nothing waits for ever by default, and unknown is said, not guessed."""
+    """By default no append waits for ever, and an unknown outcome is reported as unknown."""
     async with trio.open_nursery() as nursery:
         w = flaky(nursery, loss=1.0)
         log = w.client()
@@ -165,7 +165,7 @@ async def test_what_was_trimmed_before_it_was_settled_is_unknown_not_repeated(au
 
 
 async def test_a_closed_appender_fails_its_waiters_and_nobody_elses(autojump_clock: MockClock) -> None:
-    """Whoever waits for a closed appender hears that the outcome is unknown, at once."""
+    """Appends that wait for a closed appender fail at once with an unknown outcome."""
     async with trio.open_nursery() as nursery:
         w = flaky(nursery, loss=1.0)
         log = w.client()
@@ -185,7 +185,7 @@ async def test_a_closed_appender_fails_its_waiters_and_nobody_elses(autojump_clo
 async def test_a_closed_appender_fails_those_who_wait_for_room_and_those_who_come_late(
     autojump_clock: MockClock,
 ) -> None:
-    """Nobody waits for an appender that does no work any more. Of their entries nothing is in the log."""
+    """No caller waits for a closed appender. None of their entries is in the log."""
     async with trio.open_nursery() as nursery:
         w = flaky(nursery, loss=1.0)
         appender = w.client().appender(AppenderSettings(queue_bytes_max=100, batch_bytes=100, window=1))
@@ -208,8 +208,8 @@ async def test_a_closed_appender_fails_those_who_wait_for_room_and_those_who_com
 
 
 async def test_an_idle_session_settles_by_what_came_after_it(autojump_clock: MockClock) -> None:
-    """Others have appended and trimmed since its last entry. Its next one is searched for from the tail that was known
-    when it was offered, and not in what has been trimmed."""
+    """Others have appended and trimmed since its last entry. The search for its next one begins at the tail known when
+    it was offered, and not in the trimmed range."""
     async with trio.open_nursery() as nursery:
         w = flaky(nursery, loss=0.0)
         log, operator = w.client(), w.client()
@@ -232,7 +232,7 @@ async def test_an_idle_session_settles_by_what_came_after_it(autojump_clock: Moc
 
 @attrs.define
 class CountingProvider(MemoryProvider):
-    """Remembers whose clients of which loglets were opened."""
+    """A provider that records which clients have opened which loglets."""
 
     opened: list[tuple[int, SegmentId]] = attrs.field(factory=list)
 
@@ -242,7 +242,7 @@ class CountingProvider(MemoryProvider):
 
 
 async def test_an_idle_session_keeps_its_client_of_a_loglet_that_has_left_the_chain(autojump_clock: MockClock) -> None:
-    """A client that is opened anew does not know the session. That of a striped loglet refused its next batch as too early."""
+    """A new client of a loglet does not know the session. For a striped loglet it refused the next batch as too early."""
     async with trio.open_nursery() as nursery:
         provider = CountingProvider()
         w = World(nursery, providers={"memory": provider})
@@ -262,7 +262,7 @@ async def test_an_idle_session_keeps_its_client_of_a_loglet_that_has_left_the_ch
 
 
 async def test_a_full_queue_makes_callers_wait(autojump_clock: MockClock) -> None:
-    """Bytes queued are bounded however many callers there are."""
+    """The queue is bounded in bytes for any number of callers."""
     async with world() as w:
         log = w.client()
         appender = log.appender(AppenderSettings(queue_bytes_max=1000, batch_bytes=500, window=1))
@@ -275,7 +275,7 @@ async def test_a_full_queue_makes_callers_wait(autojump_clock: MockClock) -> Non
 
 
 async def test_appends_to_a_closed_log_fail_and_are_not_in_it(autojump_clock: MockClock) -> None:
-    """SealedError from the log itself is a promise: the entry is not there, also after the log is opened again."""
+    """SealedError from the log is a promise: the entry is not in the log, also after the log is opened again."""
     async with world() as w:
         log, operator = w.client(), w.client()
         await log.append(b"a")
@@ -291,9 +291,3 @@ async def test_appends_to_a_closed_log_fail_and_are_not_in_it(autojump_clock: Mo
         await operator.reconfig_extend("memory")
         await log.append(b"b")
         assert [payload for _, payload in await contents(log)] == [b"a", b"b"]
-
-
-# -- one session for good -------------------------------------------------------------------------------------------
-
-
-# -- posts ----------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("way")
 
 @attrs.define
 class LostThenRefused(Flaky):
-    """Places the first batch and loses the answer; the second offer of it arrives damaged."""
+    """A loglet that places the first batch and loses the answer; the second offer of it arrives damaged."""
 
     offers: int = 0
 
@@ -63,7 +63,7 @@ async def test_a_refusal_after_a_lost_answer_is_unknown_not_refused(autojump_clo
 
 @attrs.define
 class EarlyThenLate(Flaky):
-    """The first call finds a full queue; a copy of it, delivered later, is taken."""
+    """A loglet with a full queue for the first call; a copy of it, delivered later, is taken."""
 
     offers: int = 0
 
@@ -77,7 +77,7 @@ class EarlyThenLate(Flaky):
 
 
 async def test_a_batch_that_was_refused_for_the_moment_is_looked_for(autojump_clock: MockClock) -> None:
-    """A call may be executed twice: that one copy of it was turned away says nothing of the other."""
+    """A call may be executed twice: the refusal of one copy says nothing about the other."""
     async with world() as w:
         log = w.client()
         segment = w.register.chain.last
@@ -92,7 +92,7 @@ async def test_a_batch_that_was_refused_for_the_moment_is_looked_for(autojump_cl
 
 
 async def test_a_crowd_that_was_split_appends_together_again(autojump_clock: MockClock) -> None:
-    """One entry that has left ahead of the others waits for them when it is back: batches are few and full."""
+    """A caller that is ahead of the others waits for them: batches are few and full."""
     async with trio.open_nursery() as nursery:
         log = flaky(nursery, loss=0.0).client()
 
@@ -129,13 +129,13 @@ async def test_a_crowd_that_was_split_appends_together_again(autojump_clock: Moc
     ids=str,
 )
 def test_settings_that_make_batches_nobody_takes_are_refused(settings: dict[str, Any]) -> None:
-    """Entries that were gathered for a batch that cannot be built would be lost, and their callers would wait for ever."""
+    """If a batch cannot be built, its entries would be lost, and their callers would wait for ever."""
     with pytest.raises(InvalidSettingError):
         AppenderSettings(**settings)
 
 
 async def test_the_largest_batch_that_settings_allow_can_be_built(autojump_clock: MockClock) -> None:
-    """Filled to the last byte and the last entry."""
+    """A batch may be filled to the last byte and the last entry."""
     entries = BATCH_COUNT_MAX
     room = BATCH_BYTES_MAX - BATCH_HEADERS_BYTES - 4 * entries
     async with world() as w:
@@ -152,8 +152,8 @@ async def test_the_largest_batch_that_settings_allow_can_be_built(autojump_clock
 
 
 async def test_a_condition_that_cannot_hold_does_not_touch_what_was_offered_before(autojump_clock: MockClock) -> None:
-    """The session knows at once that the log is past the tail that was expected; the entry before is on its way and is
-    placed. It was told "unknown", since the batch behind it had failed."""
+    """The session knows at once that the log is past the expected tail; the entry before is on its way and is placed.
+    Before the fix it failed as unknown, since the batch behind it had failed."""
     async with world() as w:
         await w.client().append(b"0")
         await w.client().reconfig_extend("memory")

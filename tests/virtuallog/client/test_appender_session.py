@@ -1,4 +1,4 @@
-"""Appenders of one session."""
+"""Appenders with one session, and posted appends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ONE_SESSION = AppenderSettings(one_session=True, give_up=20.0)
 
 
 async def test_an_appender_of_one_session_ends_with_the_first_failure(autojump_clock: MockClock) -> None:
-    """All that was offered behind it fails, and all that comes: nothing is in the log under another session."""
+    """All queued and later appends fail: no entry is in the log under another session."""
     async with world() as w:
         log = slow_log(w, refuses=b"BAD")
         appender = log.appender(ONE_SESSION)
@@ -56,7 +56,7 @@ async def test_an_appender_of_one_session_ends_with_the_first_failure(autojump_c
 
 
 async def test_an_appender_of_one_session_that_gives_up_ends(autojump_clock: MockClock) -> None:
-    """Those who wait for room in its queue are told, too."""
+    """Callers that wait for room in its queue fail as well."""
     async with world() as w:
         log, segment = w.client(), w.register.chain.last
         inner = w.providers[segment.kind].open(segment.id, b"", log.view.environment)
@@ -78,7 +78,7 @@ async def test_an_appender_of_one_session_that_gives_up_ends(autojump_clock: Moc
 
 
 async def test_an_appender_of_one_session_lives_through_losses_and_swaps(autojump_clock: MockClock) -> None:
-    """What can be settled is settled, as ever: all entries are in the log once, in order, under one session."""
+    """Losses and swaps are settled as usual: all entries are in the log once, in order, under one session."""
     async with trio.open_nursery() as nursery:
         w = flaky(nursery, 0.2)
         log = w.client()
@@ -98,7 +98,7 @@ async def test_an_appender_of_one_session_lives_through_losses_and_swaps(autojum
 async def test_posts_and_appends_of_one_session_are_in_the_log_in_the_order_of_the_calls(
     autojump_clock: MockClock,
 ) -> None:
-    """Who posts is called with the place, once, and waits for nothing."""
+    """The callback of a post is called once, with the place; the poster does not wait."""
     async with world() as w:
         log, told = w.client(), {}
         with log.appender() as appender:
@@ -111,7 +111,7 @@ async def test_posts_and_appends_of_one_session_are_in_the_log_in_the_order_of_t
 
 
 async def test_who_is_told_may_post_again_within_the_call(autojump_clock: MockClock) -> None:
-    """Across swaps, too: what is posted while maybes are settled goes to the successor, in order."""
+    """Also across swaps: entries posted during a settlement go to the successor, in order."""
     async with world() as w:
         log, operator = w.client(), w.client()
         finished = trio.Event()
@@ -139,7 +139,7 @@ async def test_who_is_told_may_post_again_within_the_call(autojump_clock: MockCl
 async def test_posts_of_an_appender_that_gives_up_fail_in_order_and_the_next_ones_are_a_new_session(
     autojump_clock: MockClock,
 ) -> None:
-    """Whoever is told so may post at once: that is not failed with the others."""
+    """A callback may post again at once: that post does not fail with the others."""
     async with trio.open_nursery() as nursery:
         w = flaky(nursery, loss=1.0)
         provider = w.providers["memory"]
@@ -169,7 +169,7 @@ async def test_posts_of_an_appender_that_gives_up_fail_in_order_and_the_next_one
 
 
 async def test_what_cannot_be_posted_is_refused_at_once(autojump_clock: MockClock) -> None:
-    """Then nobody is called."""
+    """A refused post makes no callback."""
     async with world() as w:
         appender = w.client().appender()
         with pytest.raises(TooLargeError):

@@ -35,7 +35,7 @@ async def test_racing_reconfigurers_all_get_their_way_one_after_the_other(autoju
 async def test_a_client_that_meets_a_sealed_loglet_finishes_the_change_after_the_grace_period(
     autojump_clock: MockClock,
 ) -> None:
-    """Item 2: the reconfigurer died after its seal. The others wait a while, then clone the last kind."""
+    """Item 2: the reconfigurer died after its seal. The other clients wait a while, then extend with the last kind."""
     async with world() as w:
         log = w.client()
         await log.append(b"before")
@@ -68,7 +68,7 @@ async def test_a_cancelled_reconfigurer_does_not_leave_a_sealed_log_behind(autoj
 
 
 async def test_a_change_under_way_when_the_client_ends_is_unknown(autojump_clock: MockClock) -> None:
-    """Its service task is cancelled with the client. Whoever waits for it from outside hears that, and nothing else."""
+    """The service task is cancelled with the client. A caller outside of it gets an unknown outcome, and no other error."""
     async with world() as w, trio.open_nursery() as service:
         log = w.client(service)
         w.metastore.lose_replies = 1
@@ -119,7 +119,7 @@ async def test_with_the_metastore_down_only_changes_of_the_chain_fail(autojump_c
 
 
 async def test_a_log_closed_on_purpose_stays_closed_until_it_is_extended(autojump_clock: MockClock) -> None:
-    """The marker in the register ends roll-forward: nobody reopens the log by accident."""
+    """The marker in the register ends roll-forward: no client reopens the log by accident."""
     async with world() as w:
         log, other = w.client(), w.client()
         await log.append(b"a")
@@ -136,11 +136,11 @@ async def test_a_log_closed_on_purpose_stays_closed_until_it_is_extended(autojum
 
 
 async def test_the_watchdog_finishes_what_nobody_else_meets(autojump_clock: MockClock) -> None:
-    """An idle log whose reconfigurer died is made whole without any append."""
+    """An idle log gets a successor without any append after its reconfigurer died."""
     async with world() as w:
         log, watch = w.client(), w.client()
         await log.append(b"a")
-        w.nursery.start_soon(watch.chain_writer.run_watchdog)
+        w.nursery.start_soon(watch.watchdog.run)
         await active_loglet(log, w).seal()
 
         await trio.sleep(5)
@@ -150,7 +150,7 @@ async def test_the_watchdog_finishes_what_nobody_else_meets(autojump_clock: Mock
 
 @attrs.define
 class Deserted(MemoryProvider):
-    """For a while, no node that could serve a new loglet answers in time."""
+    """A provider for which no node answers in time for a while."""
 
     deserted: bool = True
 
@@ -169,7 +169,7 @@ async def test_a_roll_forward_waits_for_nodes_that_are_slow_to_answer(autojump_c
         log, watch = w.client(), w.client()
         await log.append(b"before")
         await active_loglet(log, w).seal()
-        nursery.start_soon(watch.chain_writer.run_watchdog)
+        nursery.start_soon(watch.watchdog.run)
         positions: list[LogPosition] = []
 
         async def append() -> None:
@@ -189,11 +189,11 @@ async def test_a_roll_forward_waits_for_nodes_that_are_slow_to_answer(autojump_c
 
 
 async def test_the_watchdog_outlives_a_chain_that_it_cannot_handle(autojump_clock: MockClock) -> None:
-    """A kind that this node's software does not know: the log goes on without its watchdog, and later with it."""
+    """A node may not know the kind of the active loglet: the log goes on without its watchdog, and later with it."""
     async with world() as w:
         log, watch = w.client(), w.client()
         watch.view.providers = {"memory": w.providers["memory"]}
-        w.nursery.start_soon(watch.chain_writer.run_watchdog)
+        w.nursery.start_soon(watch.watchdog.run)
         await log.reconfig_extend("sparse")
         await trio.sleep(5)
         await log.reconfig_extend("memory")
@@ -204,26 +204,24 @@ async def test_the_watchdog_outlives_a_chain_that_it_cannot_handle(autojump_cloc
 
 
 async def test_the_watchdog_says_what_it_cannot_look_after(autojump_clock: MockClock) -> None:
-    """In the status of its node, once it is no passing matter: nobody heals a loglet that is kept elsewhere."""
+    """The status of the node reports it after several rounds: no healer cares for a loglet in external storage."""
     async with world() as w:
         log, watch = w.client(), w.client()
         providers = watch.view.providers
         watch.view.providers = {"memory": w.providers["memory"]}
-        w.nursery.start_soon(watch.chain_writer.run_watchdog)
+        w.nursery.start_soon(watch.watchdog.run)
         await log.reconfig_extend("sparse")
         await trio.sleep(5)
 
         last = w.register.chain.last.id
-        assert watch.chain_writer.problem.startswith(
-            f"the open segment {last} (sparse) cannot be looked after: Unknown"
-        )
+        assert watch.watchdog.problem.startswith(f"the open segment {last} (sparse) cannot be looked after: Unknown")
         watch.view.providers = providers
         await trio.sleep(5)
-        assert watch.chain_writer.problem == ""
+        assert watch.watchdog.problem == ""
 
 
 async def test_a_change_whose_loglet_was_dropped_meanwhile_starts_over(autojump_clock: MockClock) -> None:
-    """Between the plan and the seal somebody else has replaced an empty segment, and the nodes have dropped it."""
+    """Between plan and seal another client has replaced an empty segment, and the nodes have dropped it."""
     async with world() as w:
         log, other = w.client(), w.client()
 
@@ -241,7 +239,8 @@ async def test_a_change_whose_loglet_was_dropped_meanwhile_starts_over(autojump_
 
 
 async def test_a_roll_forward_does_not_reopen_a_log_that_is_being_closed(autojump_clock: MockClock) -> None:
-    """A close is a seal first. Who rolls that forward while the marker is put finds it, and leaves the log closed."""
+    """A close begins with a seal. A client that rolls it forward while the marker is put finds the marker, and leaves the log
+    closed."""
     async with world() as w:
         log, other = w.client(), w.client()
         await log.append(b"a")
@@ -264,7 +263,7 @@ async def test_a_roll_forward_does_not_reopen_a_log_that_is_being_closed(autojum
 async def test_members_that_could_not_decide_anything_are_refused(
     members: tuple[int, ...], autojump_clock: MockClock
 ) -> None:
-    """None, one of them twice, a stranger, a set of which no majority answers: the register would be lost for good."""
+    """No member, one of them twice, an unknown node, no majority that answers: the register would be lost for good."""
     async with world() as w:
         log, before = w.client(), w.register
 

@@ -1,4 +1,4 @@
-"""A client that may not change the chain: what it leaves to nodes, and what it asks one for."""
+"""A client that may not change the chain: it waits for nodes, or asks one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from virtuallog.testing.sim.process import Process
 
 @attrs.define
 class Answering(Services):
-    """Answers calls by itself."""
+    """Services that answer calls themselves."""
 
     answer: Callable[[NodeId, Request[Any]], Any]
     asked: list[NodeId] = attrs.field(factory=list)
@@ -60,14 +60,14 @@ async def test_it_waits_for_a_node_to_finish_a_half_done_change(autojump_clock: 
         log, node = limited(w), w.client()
         await log.append(b"before")
         await active_loglet(node, w).seal()
-        w.nursery.start_soon(node.chain_writer.run_watchdog)
+        w.nursery.start_soon(node.watchdog.run)
 
         assert await log.append(b"after") == 1
         assert (log.chain_writer.meter.roll_forwards.value, node.chain_writer.meter.roll_forwards.value) == (0, 1)
 
 
 async def test_it_does_not_wait_for_ever(autojump_clock: MockClock) -> None:
-    """No node does it. The client says so, and has changed nothing."""
+    """If no node finishes the change, the client raises UnavailableError, and has changed nothing."""
     async with world() as w:
         log = limited(w)
         await log.append(b"before")
@@ -79,7 +79,7 @@ async def test_it_does_not_wait_for_ever(autojump_clock: MockClock) -> None:
 
 
 async def test_one_that_learns_by_a_refusal_waits_as_well(autojump_clock: MockClock) -> None:
-    """It was not told what its certificate is good for, and is refused on its way to a new chain."""
+    """A client that does not know its role is refused when it rolls forward, and then waits for a node."""
 
     async def refuse(_: object) -> Cluster:
         raise ForbiddenError("Seal", "virtuallog://test/client/app", "admin")
@@ -92,17 +92,17 @@ async def test_one_that_learns_by_a_refusal_waits_as_well(autojump_clock: MockCl
         await active_loglet(node, w).seal()
         w.nursery.start_soon(log.append, b"after")
         await trio.sleep(3)
-        assert not log.chain_writer.may_change
+        assert not log.successors.may_change
         assert w.register.version == 1
 
-        w.nursery.start_soon(node.chain_writer.run_watchdog)
+        w.nursery.start_soon(node.watchdog.run)
         await trio.sleep(5)
         assert w.register.version == 2
         assert (await log.check_tail()).tail == 2
 
 
 async def test_it_asks_nodes_where_the_log_begins(autojump_clock: MockClock) -> None:
-    """One is dead, the next one tells; with nobody left the answer is unknown."""
+    """A dead node is skipped; if no node answers, the trim point is unavailable."""
     async with world() as w:
         nodes = {NodeId(n): NodeEntry(store_id=bytes(16), addresses=(), roles=frozenset()) for n in (1, 2, 3)}
         w.metastore.values[-1] = attrs.evolve(w.register, nodes=nodes).encode()

@@ -1,4 +1,4 @@
-"""A cluster file that many share, and the certificate of whoever uses it."""
+"""A shared cluster file, and the certificate of its user."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALL = {**OWN, "VIRTUALLOG_AUTHORITY": "ours.pem"}
 
 
 def test_the_environment_may_name_another_certificate() -> None:
-    """With its key; the authority is that of the file, unless it is named as well."""
+    """Certificate and key come from the environment; the authority from the file, unless the environment names it."""
     mine = TlsFiles(certificate=Path("mine.pem"), key=Path("mine.key"), authority=Path("a"))
     assert with_own_certificate(SHARED, OWN).tls == mine
     assert with_own_certificate(SHARED, ALL).tls == attrs.evolve(mine, authority=Path("ours.pem"))
@@ -28,7 +28,7 @@ def test_the_environment_may_name_another_certificate() -> None:
 
 @pytest.mark.parametrize("environment", [{}, {"VIRTUALLOG_KEY": "", "HOME": "/"}])
 def test_without_one_the_file_is_as_it_is(environment: dict[str, str]) -> None:
-    """An empty name is none."""
+    """An empty variable counts as absent."""
     assert with_own_certificate(SHARED, environment) == SHARED
     assert with_own_certificate(PLAIN, environment) == PLAIN
 
@@ -36,13 +36,13 @@ def test_without_one_the_file_is_as_it_is(environment: dict[str, str]) -> None:
 @pytest.mark.parametrize("cluster", [PLAIN, SHARED])
 @pytest.mark.parametrize("half", ["VIRTUALLOG_CERTIFICATE", "VIRTUALLOG_KEY"])
 def test_a_certificate_and_its_key_go_together(cluster: ClusterFile, half: str) -> None:
-    """Neither is guessed."""
+    """A certificate without its key, and a key without its certificate, are refused."""
     with pytest.raises(InvalidSettingError, match="go together"):
         with_own_certificate(cluster, {half: "mine"})
 
 
 def test_somebody_has_to_say_whom_to_believe() -> None:
-    """A file without the section names no authority."""
+    """Without `[tls]` in the file, the environment has to name the authority."""
     with pytest.raises(InvalidSettingError, match="VIRTUALLOG_AUTHORITY"):
         with_own_certificate(PLAIN, OWN)
 
@@ -50,7 +50,7 @@ def test_somebody_has_to_say_whom_to_believe() -> None:
 async def test_a_program_that_names_the_file_uses_its_own_certificate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a command does."""
+    """A path given to `connect` is read as commands do."""
     path = tmp_path / "cluster.toml"
     path.write_text(PLAIN.spell())
     for name in OWN:

@@ -21,7 +21,7 @@ from virtuallog_loglets.memory import MemoryLoglet, MemoryProvider
 
 
 async def test_a_conditional_append_lands_at_the_tail_it_expects_or_not_at_all(autojump_clock: MockClock) -> None:
-    """A refused one says where the tail is; positions, and so expectations, go on across a swap."""
+    """A refusal gives the tail; positions, and so expectations, go on across a swap."""
     async with world() as w:
         log = w.client()
         await log.append(b"a")
@@ -39,7 +39,7 @@ async def test_a_conditional_append_lands_at_the_tail_it_expects_or_not_at_all(a
 
 @attrs.define
 class StaleLoglet(MemoryLoglet):
-    """Its sequencer does not know that servers have been sealed, and refuses at the tail that it knows."""
+    """A loglet whose sequencer does not know that servers are sealed, and refuses at the tail that it knows."""
 
     async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
         tail = (await self.check_tail()).tail
@@ -55,8 +55,8 @@ class StaleProvider(MemoryProvider):
 
 
 async def test_a_stale_sequencer_refuses_nothing_for_good(autojump_clock: MockClock) -> None:
-    """The log has been extended, and has grown to the tail that is expected. A client that last appended before that asks
-    the former sequencer, whose tail is behind: that says nothing about the log. One that has passed the tail does."""
+    """The log has been extended, and has grown to the expected tail. A client that last appended before that asks the
+    former sequencer. If its tail is behind, that says nothing about the log; if it has passed the expected one, it does."""
     async with trio.open_nursery() as nursery:
         w = World(nursery, providers={"memory": StaleProvider()})
         late, other = w.client(), w.client()
@@ -85,7 +85,7 @@ async def test_conditional_appends_one_after_the_other_are_of_one_session(autoju
 
 
 async def test_conditional_appends_side_by_side_do_not_touch_each_other(autojump_clock: MockClock) -> None:
-    """One of them wins, and the others are told for sure that nothing was done; few of their sessions are kept."""
+    """One of them wins, the others get TailMismatchError; few of their sessions are kept."""
     async with world() as w:
         log = w.client()
         outcomes: Counter[str] = Counter()
@@ -108,7 +108,7 @@ async def test_conditional_appends_side_by_side_do_not_touch_each_other(autojump
 
 
 async def test_a_conditional_append_whose_caller_left_has_a_session_to_itself(autojump_clock: MockClock) -> None:
-    """It may still be on its way, and fail: nobody else's may lie behind it."""
+    """It may still be on its way, and fail: no other append may be behind it in the session."""
     async with world() as w:
         log = w.client()
         for checkpoints in range(12):

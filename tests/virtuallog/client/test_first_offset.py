@@ -1,4 +1,4 @@
-"""A log whose first segment does not begin at 0: what lies below is trimmed, all else is as ever (docs/decisions/0010)."""
+"""A log that does not begin at 0: positions below are trimmed, all else is as usual (docs/decisions/0010)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def later() -> AsyncIterator[World]:
 
 
 async def test_it_is_empty_and_begins_at_its_start(later: World, autojump_clock: MockClock) -> None:
-    """Tail and trim point of a log that nothing was appended to are where it begins."""
+    """Tail and trim point of an empty log are at its start."""
     log = later.client()
 
     assert await log.check_tail() == Open(START)
@@ -35,7 +35,7 @@ async def test_it_is_empty_and_begins_at_its_start(later: World, autojump_clock:
 
 
 async def test_entries_land_from_there_on(later: World, autojump_clock: MockClock) -> None:
-    """Appends, one after the other, in a batch and on a condition; a reader from 0 on hears of one gap, then of them."""
+    """Appends, one after the other, in a batch and on a condition; a reader from 0 on gets one gap, then the entries."""
     log = later.client()
 
     assert await log.append(b"a") == START

@@ -21,7 +21,7 @@ from virtuallog_loglets.memory import MemoryLoglet, MemoryProvider
 
 @attrs.define
 class CopyProvider(MemoryProvider):
-    """The config, not the segment, says which log it is: a copy can be made before the chain has it."""
+    """A provider whose config, not segment, identifies the log: a copy can be made before the chain has it."""
 
     kind: str = "copy"
 
@@ -31,7 +31,7 @@ class CopyProvider(MemoryProvider):
 
 @attrs.define
 class FollowedMetaStore(MemoryMetaStore):
-    """Nodes act on a decision before whoever put it hears of it: they drop loglets older than `version`."""
+    """A MetaStore with nodes that act on a decision before its proposer learns it: they drop loglets older than `version`."""
 
     provider: LogletProvider = attrs.field(kw_only=True)
     version: int = attrs.field(kw_only=True)
@@ -45,7 +45,7 @@ class FollowedMetaStore(MemoryMetaStore):
 
 
 async def closed_and_copied(w: World) -> chain.Segment:
-    """Entries 0 to 3 in a closed segment, and a copy of them with config 7 that nobody knows of."""
+    """Entries 0 to 3 in a closed segment, and a copy with config 7 that no client knows yet."""
     w.providers = {**w.providers, "copy": CopyProvider()}
     log = w.client()
     await log.append_many([b"a", b"b", b"c", b"d"])
@@ -58,7 +58,7 @@ async def closed_and_copied(w: World) -> chain.Segment:
 
 
 async def test_a_modified_segment_is_read_from_its_new_loglet(autojump_clock: MockClock) -> None:
-    """Item 18 without the copying: clients on the old chain may read either copy, both are right."""
+    """Item 18 without the copying: clients on the old chain may read either copy, both are valid."""
     async with world() as w:
         closed = await closed_and_copied(w)
         log, stale = w.client(), w.client()
@@ -74,7 +74,7 @@ async def test_a_modified_segment_is_read_from_its_new_loglet(autojump_clock: Mo
 async def test_a_copy_that_is_not_whole_is_refused(
     config: bytes, sealed: bool, entries: int, autojump_clock: MockClock
 ) -> None:
-    """One that is open may grow, one that is too short would be a hole in the log. The chain stays as it is."""
+    """An open copy may grow, a short one would be a hole in the log. The chain stays as it is."""
     async with world() as w:
         closed, log = await closed_and_copied(w), w.client()
         copy = w.providers["copy"].open(closed.id, config, log.view.environment)
@@ -147,7 +147,7 @@ async def test_a_trim_by_a_client_that_knows_the_original_reaches_the_copy(autoj
 async def test_a_client_that_knows_the_original_is_told_of_trims_of_the_copy(
     trim: int, autojump_clock: MockClock
 ) -> None:
-    """A trim that has nothing to do there asks all the same; the original does not know, or is gone from the chain."""
+    """A trim without effect asks the loglet all the same; the original does not know, or is gone from the chain."""
     async with world() as w:
         closed = await closed_and_copied(w)
         late = w.client()
@@ -159,8 +159,8 @@ async def test_a_client_that_knows_the_original_is_told_of_trims_of_the_copy(
 
 
 async def test_copies_are_made_again_while_the_register_is_full(autojump_clock: MockClock) -> None:
-    """A rebuild names other servers of a segment that is there already. Refused, a log that nobody has trimmed for long would
-    lose copy after copy, and each of them would be the last one some day."""
+    """A rebuild only names other servers of a segment. If it were refused, a log that is never trimmed would lose copy after
+    copy, and in the end the last one."""
     async with world() as w:
         closed = await closed_and_copied(w)
         named = (await w.client().reconfig_modify(closed.id, "copy", b"7")).chain.segments[0]
@@ -172,7 +172,7 @@ async def test_copies_are_made_again_while_the_register_is_full(autojump_clock: 
 
 
 async def test_another_kind_under_a_segment_has_no_room_in_a_full_register(autojump_clock: MockClock) -> None:
-    """Unless it takes less than what it replaces, which is what somebody who is told to make room does."""
+    """It is accepted only if it takes less room than the former one, as an operator does to make room."""
     async with world() as w:
         closed = await closed_and_copied(w)
         fill(w)
@@ -182,6 +182,6 @@ async def test_another_kind_under_a_segment_has_no_room_in_a_full_register(autoj
 
 
 def fill(w: World) -> None:
-    """As much as planned changes may, and a little that nobody had planned."""
+    """Fill the register as far as planned changes may, and a little more."""
     nodes = {node: attrs.evolve(entry, addresses=("x" * (20 << 10),)) for node, entry in w.register.nodes.items()}
     w.metastore.values[-1] = attrs.evolve(w.register, nodes=nodes).encode()

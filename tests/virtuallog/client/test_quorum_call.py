@@ -1,4 +1,4 @@
-"""The courier, where simulated time cannot get it into trouble."""
+"""QuorumCall on a slow machine, which simulated time does not show."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from virtuallog.contract.types import NodeId
 
 @attrs.define
 class SlowMachine:
-    """A clock on which a second goes by between any two looks, and services at which nobody answers."""
+    """A clock that advances a second at each read, and services that never answer."""
 
     now: float = 0.0
     asked: int = 0
@@ -37,13 +37,13 @@ class SlowMachine:
 
 
 async def test_a_repeat_that_is_overdue_is_sent_at_once() -> None:
-    """On a busy machine its time is over before anybody waits for it; that is no error."""
+    """On a busy machine a repeat is due before the task waits for it; that is no error."""
     machine = SlowMachine()
     environment = Environment(
         services=cast(Services, machine), clock=cast(Clock, machine), random=random.Random(1), nursery=cast(Any, None)
     )
-    courier = QuorumCall(environment)
-    courier.ask(NodeId(1), GetStatus(), "tag", 1.0, lambda: True)
+    calls = QuorumCall(environment)
+    calls.ask(NodeId(1), GetStatus(), "tag", 1.0, lambda: True)
 
-    assert await courier.receive(10.0) is None
+    assert await calls.receive(10.0) is None
     assert machine.asked > 1

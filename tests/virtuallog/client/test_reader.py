@@ -37,7 +37,7 @@ async def test_a_parked_reader_follows_every_swap(autojump_clock: MockClock) -> 
 
 
 async def test_positions_seen_by_a_reader_are_adjacent(autojump_clock: MockClock) -> None:
-    """Every position is data or lies in exactly one gap."""
+    """Each position is data or lies in exactly one gap."""
     async with world() as w:
         log = w.client()
         for _ in range(3):
@@ -86,7 +86,7 @@ async def test_a_reader_ends_with_a_log_closed_on_purpose_and_waits_at_an_open_t
 
 
 async def test_a_reader_resumes_where_another_stopped(autojump_clock: MockClock) -> None:
-    """`position` is all there is to a reader: another one goes on from it without a gap or a repetition."""
+    """`position` is the whole state of a reader: another one goes on from it without a gap or a repetition."""
     async with world() as w:
         log = w.client()
         await log.append_many([b"%d" % number for number in range(10)])
@@ -97,7 +97,7 @@ async def test_a_reader_resumes_where_another_stopped(autojump_clock: MockClock)
 
 
 async def test_a_reader_left_in_the_middle_of_a_batch_resumes_there(autojump_clock: MockClock) -> None:
-    """`position` counts records that were handed out, not what was fetched with them."""
+    """`position` counts records handed out, not records fetched."""
     async with world() as w:
         log = w.client()
         await log.append_many([b"%d" % number for number in range(6)])
@@ -115,7 +115,7 @@ async def test_a_reader_left_in_the_middle_of_a_batch_resumes_there(autojump_clo
 
 
 async def test_closed_segments_are_read_without_the_active_one(autojump_clock: MockClock) -> None:
-    """Where a closed segment ends is in the chain: its servers are all that a read of it needs."""
+    """The chain has the end of a closed segment: a read of it needs no other servers than its own."""
     async with world() as w:
         await w.client().append_many([b"a", b"b"])
         await w.client().reconfig_extend("sparse")
@@ -130,7 +130,7 @@ async def test_closed_segments_are_read_without_the_active_one(autojump_clock: M
 
 
 class Unreachable:
-    """A loglet of which no majority answers."""
+    """A loglet without a majority that answers."""
 
     async def check_tail(self) -> Tail:
         raise UnavailableError("nobody answers")

@@ -1,4 +1,4 @@
-"""Whom a client asks first: the near server, in a circle from it; one that failed last, until the near one gets another chance."""
+"""Read order of replicas: in a circle from the near server, failed ones last, and another chance for the near one."""
 
 from __future__ import annotations
 
@@ -35,12 +35,13 @@ def nearest(near: int | None) -> ReplicaOrder:
     [(None, [4, 2, 7]), (2, [2, 4, 7]), (4, [4, 7, 2]), (7, [7, 2, 4]), (3, [4, 7, 2]), (5, [7, 2, 4]), (9, [2, 4, 7])],
 )
 def test_servers_are_asked_in_a_circle_from_the_near_one(near: int | None, order: list[int]) -> None:
-    """Also if the near node stores nothing: clients near different nodes stay spread. Near nobody: as the config lists them."""
+    """Also if the near node stores nothing: clients near different nodes stay spread. Without a near node the order is that
+    of the config."""
     assert nearest(near).order() == order
 
 
 async def test_one_that_failed_is_asked_last_and_the_near_one_gets_another_chance(autojump_clock: MockClock) -> None:
-    """Others keep the place that their failures gave them."""
+    """Other servers keep the order of their failures."""
     found = nearest(4)
     found.failed(NodeId(4))
     assert found.order() == [7, 2, 4]
@@ -56,7 +57,7 @@ async def test_one_that_failed_is_asked_last_and_the_near_one_gets_another_chanc
 
 
 async def test_who_is_near_nobody_has_no_favourite(autojump_clock: MockClock) -> None:
-    """One that failed is asked first again when all others have failed since."""
+    """A failed server is asked first again once all others have failed since."""
     found = nearest(None)
     found.failed(NodeId(4))
     await trio.sleep(10 * NEAR_AGAIN_SECONDS)

@@ -25,11 +25,11 @@ PIECE_BYTES = 200
 
 @attrs.define(eq=False)
 class Watched:
-    """A loglet whose reads can be counted, held up and failed."""
+    """A loglet with reads that can be counted, delayed and failed."""
 
     inner: Loglet
     reads: list[int] = attrs.field(factory=list)
-    """Where each began."""
+    """Start of each read."""
     error: Exception | None = None
     may_answer: trio.Event | None = None
 
@@ -46,7 +46,7 @@ class Watched:
 
 
 def watched(log: VirtualLog, w: World) -> Watched:
-    """The last loglet of the chain, for this client."""
+    """Watch the reads of this client from the last loglet."""
     segment = w.register.chain.last
     found = log.view._loglets[segment.id] = Watched(log.view.loglet(segment))
     assert isinstance(found, Watched)
@@ -86,7 +86,7 @@ def payloads(items: Sequence[Placed]) -> list[bytes]:
 
 @pytest.mark.parametrize("piece_bytes", [1, PIECE_BYTES, 1 << 20])
 async def test_a_scan_covers_its_range_over_segments_of_all_kinds(autojump_clock: MockClock, piece_bytes: int) -> None:
-    """Whatever the size of a piece: adjacent items from the start to the stop, fillers and trims as gaps, each entry once."""
+    """For all sizes of pieces: adjacent items from start to stop, fillers and trims as gaps, each entry once."""
     async with world() as w:
         log = w.client()
         first = await fill(log, 10)
@@ -109,7 +109,7 @@ async def test_a_scan_covers_its_range_over_segments_of_all_kinds(autojump_clock
 
 
 async def test_an_empty_range_asks_nobody(autojump_clock: MockClock) -> None:
-    """Also one that begins past its end."""
+    """An empty range, or one that begins past its end, makes no call."""
     async with one_segment() as (log, loglet, _):
         assert await everything(scan(log, LogPosition(5), LogPosition(5))) == []
         assert await everything(scan(log, LogPosition(9), LogPosition(5))) == []
@@ -138,7 +138,7 @@ async def test_a_scan_that_is_left_needs_no_closing(autojump_clock: MockClock) -
 
 
 async def test_a_cancelled_wait_loses_no_piece(autojump_clock: MockClock) -> None:
-    """Whoever asks again goes on with the piece that is still on its way."""
+    """After a cancelled wait the next call gets the piece that is still on its way."""
     async with one_segment() as (log, loglet, tail):
         found = scan(log, LogPosition(0), tail, piece_bytes=PIECE_BYTES)
         loglet.may_answer = trio.Event()
@@ -150,7 +150,7 @@ async def test_a_cancelled_wait_loses_no_piece(autojump_clock: MockClock) -> Non
 
 
 async def test_servers_that_come_back_in_time_are_waited_for(autojump_clock: MockClock) -> None:
-    """Each piece has the whole patience: what counts is time without progress."""
+    """Each piece has the whole patience: only time without progress counts."""
     async with one_segment() as (log, loglet, tail):
         found = scan(log, LogPosition(0), tail, patience=10, piece_bytes=PIECE_BYTES)
         items: list[Placed] = []
@@ -172,7 +172,7 @@ async def test_servers_that_come_back_in_time_are_waited_for(autojump_clock: Moc
 
 
 async def test_servers_that_stay_away_fail_the_scan_and_it_may_go_on_later(autojump_clock: MockClock) -> None:
-    """After the patience the last error is raised; the position has not moved, and asking again tries again."""
+    """After the patience the last error is raised; the position has not moved, and the next call tries again."""
     async with one_segment() as (log, loglet, tail):
         found = scan(log, LogPosition(0), tail, patience=10, piece_bytes=PIECE_BYTES)
         first = await anext(found)
@@ -187,7 +187,7 @@ async def test_servers_that_stay_away_fail_the_scan_and_it_may_go_on_later(autoj
 
 
 async def test_without_patience_there_is_one_attempt(autojump_clock: MockClock) -> None:
-    """What cannot be mended by trying is not tried again at all."""
+    """An error that a retry cannot cure is raised at once."""
     async with one_segment() as (log, loglet, tail):
         loglet.error = UnavailableError("nobody answers")
         with pytest.raises(UnavailableError):
@@ -200,7 +200,7 @@ async def test_without_patience_there_is_one_attempt(autojump_clock: MockClock) 
 
 
 async def test_what_is_not_there_yet_is_no_part_of_a_scan(autojump_clock: MockClock) -> None:
-    """It does not wait at the tail, as a reader does."""
+    """A scan does not wait at the tail, unlike a reader."""
     async with one_segment() as (log, _, tail):
         with pytest.raises(BeyondTailError):
             await everything(scan(log, LogPosition(0), LogPosition(tail + 1)))
@@ -208,7 +208,7 @@ async def test_what_is_not_there_yet_is_no_part_of_a_scan(autojump_clock: MockCl
 
 @pytest.mark.parametrize("wrong", [{"patience": -1}, {"piece_bytes": 0}])
 async def test_settings_of_a_scan_are_checked(wrong: dict[str, int]) -> None:
-    """At once, not in the first piece."""
+    """Settings are checked by the call of `scan`, not by the first piece."""
     async with one_segment() as (log, _, tail):
         with pytest.raises(InvalidSettingError):
             scan(log, LogPosition(0), tail, **wrong)

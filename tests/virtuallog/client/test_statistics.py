@@ -1,4 +1,4 @@
-"""What a client says of itself: `VirtualLog.statistics()`."""
+"""Figures of a client: `VirtualLog.statistics()`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_appends_are_counted_by_batch_and_by_entry(autojump_clock: MockClo
 
 
 async def test_a_client_that_has_done_nothing_has_nothing_to_tell(autojump_clock: MockClock) -> None:
-    """All zeros, and no call to anybody."""
+    """All figures are zero, and no call is made."""
     async with world() as w:
         statistics = w.client().statistics()
 
@@ -58,7 +58,7 @@ async def test_changes_are_counted_with_their_phases(autojump_clock: MockClock) 
 
 
 async def test_a_change_that_comes_second_is_lost_and_made_again(autojump_clock: MockClock) -> None:
-    """Of two clients that extend at once both succeed in the end; what was lost on the way shows."""
+    """Two clients that extend at once both succeed in the end; the lost change is counted."""
     async with world() as w:
         one, other = w.client(), w.client()
         await one.append(b"entry")
@@ -72,7 +72,7 @@ async def test_a_change_that_comes_second_is_lost_and_made_again(autojump_clock:
 
 
 async def test_an_interruption_lasts_from_the_seal_until_the_successor_acknowledges(autojump_clock: MockClock) -> None:
-    """Somebody seals and leaves; the appender rolls forward after the grace period, and its wait is told as one gap."""
+    """A client seals and leaves; the appender rolls forward after the grace period, and its wait is one interruption."""
     async with world() as w:
         log = w.client()
         await log.append(b"before")
@@ -86,7 +86,7 @@ async def test_an_interruption_lasts_from_the_seal_until_the_successor_acknowled
 
 
 def test_every_change_and_every_phase_has_a_name() -> None:
-    """Also one that is added later: it would fail at the end of a change that has been decided."""
+    """A change or phase without a name would fail at the end of a decided change."""
     assert set(CHANGES) == set(get_args(Change))
     assert set(PHASES) == set(get_args(Effect)) - {ChangeDone}
 
@@ -104,7 +104,7 @@ async def test_entries_whose_callers_were_told_an_error_are_counted(autojump_clo
 
 
 async def test_the_figures_of_a_closed_appender_stay_with_its_client(autojump_clock: MockClock) -> None:
-    """Sessions come and go; what a client has appended never becomes less."""
+    """Sessions come and go; the totals of a client never decrease."""
     async with world() as w:
         log = w.client()
         for _ in range(3):
@@ -116,7 +116,7 @@ async def test_the_figures_of_a_closed_appender_stay_with_its_client(autojump_cl
 
 
 async def test_a_client_is_measured(autojump_clock: MockClock) -> None:
-    """The same figures as families, as the console of a node tells them; each name once."""
+    """The figures come as metric families, as the console of a node serves them; each name once."""
     async with world() as w:
         log = w.client()
         await log.append(b"entry")

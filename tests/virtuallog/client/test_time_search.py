@@ -43,13 +43,13 @@ async def test_the_first_entry_at_or_after_a_time_is_found(autojump_clock: MockC
 
 
 async def test_an_empty_log_has_one_position(autojump_clock: MockClock) -> None:
-    """Where the first entry will be."""
+    """In an empty log it is the position of the first entry."""
     async with world() as w:
         assert await find_time(w.client(), 12345) == 0
 
 
 async def test_who_cannot_be_asked_is_waited_for_only_so_long(autojump_clock: MockClock) -> None:
-    """As in a scan."""
+    """The search gives up after its patience, like a scan."""
     async with world() as w:
         log = w.client()
         await log.append(b"a")
@@ -64,7 +64,7 @@ async def test_who_cannot_be_asked_is_waited_for_only_so_long(autojump_clock: Mo
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_where_times_go_back_a_crossing_is_found(seed: int, autojump_clock: MockClock) -> None:
-    """Each segment has a clock of its own, as it were. What lies at the position is late enough, what lies right before it is not."""
+    """Each segment has its own clock. The entry at the position is late enough, the one right before it is not."""
     source = random.Random(seed)
     async with world() as w:
         log = w.client()

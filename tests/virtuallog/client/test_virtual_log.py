@@ -46,7 +46,7 @@ async def test_appends_land_in_order_and_are_read_back(autojump_clock: MockClock
 async def test_one_answer_to_a_read_is_bounded_whatever_is_asked_for(
     asked: int, given: int, autojump_clock: MockClock
 ) -> None:
-    """Three batches of almost 4 MiB: nobody gets less than the first one, or more than some 8 MiB at a time."""
+    """Three batches of almost 4 MiB: a read gives at least the first one, and at most some 8 MiB."""
     async with world() as w:
         log = w.client()
         for _ in range(3):
@@ -56,7 +56,7 @@ async def test_one_answer_to_a_read_is_bounded_whatever_is_asked_for(
 
 
 async def test_an_entry_over_the_limit_is_refused_when_it_is_offered(autojump_clock: MockClock) -> None:
-    """A batch that cannot fit is rejected at enqueue, never retried; the log takes the next one."""
+    """An entry that cannot fit is rejected when offered, never retried; the log takes the next one."""
     async with world() as w:
         log = w.client()
         with pytest.raises(TooLargeError):
@@ -80,7 +80,7 @@ async def test_the_log_goes_on_across_kinds_and_is_read_as_one(autojump_clock: M
 
 
 async def test_zombies_beyond_the_stop_are_never_readable(autojump_clock: MockClock) -> None:
-    """Item 7: what a sealed loglet holds beyond the decided stop is outside the virtual address space."""
+    """Item 7: entries of a sealed loglet beyond the decided stop are outside the virtual address space."""
     async with world() as w:
         log, stale = w.client(), w.client()
         await log.append(b"a")
@@ -121,8 +121,8 @@ async def test_trims_below_at_and_above_a_boundary(trim: int, chain_start: int, 
 
 
 async def test_a_trim_by_an_old_chain_goes_on_where_others_have_trimmed(autojump_clock: MockClock) -> None:
-    """Segments that others have trimmed away, and nodes have dropped, are not in the way; the answer says how far the
-    log is trimmed, whoever did it."""
+    """Segments that other clients have trimmed and nodes have dropped are skipped; the result is the trim point of the log,
+    also if another client has moved it."""
     async with world() as w:
         log, late = w.client(), w.client()
         for kind in ("memory", "sparse"):
@@ -140,7 +140,7 @@ async def test_a_trim_by_an_old_chain_goes_on_where_others_have_trimmed(autojump
 
 @attrs.define
 class LazyLoglet(MemoryLoglet):
-    """Drops what is trimmed in the background: readers see all of it for a while."""
+    """A loglet that trims in the background: readers see the trimmed entries for a while."""
 
     trimmed: list[int] = attrs.field(kw_only=True)
 
@@ -159,8 +159,8 @@ class LazyProvider(MemoryProvider):
 
 
 async def test_the_trim_point_is_found_where_readers_still_see_what_is_trimmed(autojump_clock: MockClock) -> None:
-    """It was looked for by reading, so one server that had not heard of the trim was enough to hide it, and an operator's
-    truncate left a segment in the chain that was trimmed as a whole."""
+    """Once it was found by reading. One server that did not know of the trim was enough to hide it, and an operator's
+    truncate left a fully trimmed segment in the chain."""
     async with trio.open_nursery() as nursery:
         w = World(nursery, providers={"memory": LazyProvider()})
         log, late = w.client(), w.client()
@@ -216,7 +216,7 @@ async def test_empty_segments_leave_the_chain(autojump_clock: MockClock) -> None
 
 
 async def test_reads_past_the_tail_and_unknown_kinds_are_typed_errors(autojump_clock: MockClock) -> None:
-    """What cannot be done is refused by type, changes nothing, and the log goes on."""
+    """An impossible request raises a typed error, changes nothing, and the log goes on."""
     async with world() as w:
         log = w.client()
         await log.append(b"a")
@@ -246,7 +246,7 @@ async def test_calls_before_bootstrap_say_so(
 
 @attrs.define
 class OrphanedProvider(MemoryProvider):
-    """The servers of some loglets are gone for good."""
+    """A provider of loglets whose servers are gone for good."""
 
     gone: set[SegmentId] = attrs.field(factory=set)
 
@@ -267,8 +267,8 @@ class OrphanedLoglet(MemoryLoglet):
 
 
 async def test_a_client_whose_loglet_has_lost_its_servers_looks_for_another_chain(autojump_clock: MockClock) -> None:
-    """They were replaced meanwhile: nobody is left who could tell it that the loglet is sealed. With no other chain, it
-    says what is wrong."""
+    """Its servers were replaced meanwhile: none is left to answer that the loglet is sealed. Without a newer chain, the
+    client raises the error of the loglet."""
     async with trio.open_nursery() as nursery:
         provider = OrphanedProvider()
         w = World(nursery, providers={"memory": provider})

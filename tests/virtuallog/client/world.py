@@ -1,4 +1,4 @@
-"""A log over memory loglets and a memory MetaStore: the client layer alone, nothing else to blame."""
+"""A log over memory loglets and a memory MetaStore: the client layer alone."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SETTINGS = VirtualLogSettings(
 
 
 class NoServices(Services):
-    """Memory loglets call nobody."""
+    """Services without nodes: memory loglets make no calls."""
 
     def post(self, *_: object, **__: object) -> None:
         raise AssertionError("no calls expected")
@@ -54,7 +54,7 @@ class World:
     metastore: MemoryMetaStore = attrs.field(factory=MemoryMetaStore)
     clients: int = 0
     roles: frozenset[str] = frozenset({"log-server"})
-    """Of each of the four nodes."""
+    """Roles of each of the four nodes."""
 
     def __attrs_post_init__(self) -> None:
         first = chain.genesis("memory", b"", attempt=1)
@@ -95,7 +95,7 @@ async def world() -> AsyncIterator[World]:
 
 
 async def contents(log: VirtualLog) -> list[tuple[LogPosition, bytes]]:
-    """All data from the start to the tail."""
+    """All payloads from the start to the tail."""
     tail = LogPosition((await log.check_tail()).tail)
     found = []
     async for placed in log.reader(LogPosition(0), tail).batches():
@@ -105,14 +105,14 @@ async def contents(log: VirtualLog) -> list[tuple[LogPosition, bytes]]:
 
 
 def active_loglet(log: VirtualLog, world: World) -> Loglet:
-    """A client of the active loglet, for acting behind the back of the VirtualLog."""
+    """A client of the active loglet, for changes that the VirtualLog does not know."""
     found = log.view.loglet(world.register.chain.last)
     return found.inner if isinstance(found, Posting) else found
 
 
 @attrs.define(eq=False)
 class Posting:
-    """Any loglet, with posts on top: what they come to is what its `append` comes to."""
+    """A loglet with posted appends on top: their outcome is that of its `append`."""
 
     inner: Loglet
     nursery: trio.Nursery
@@ -149,7 +149,7 @@ class Posting:
 
 
 def post_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on every loglet that is opened takes posts."""
+    """Let all loglets opened from now on take posted appends."""
     opened, posting = ChainCache.loglet, dict[int, tuple[Loglet, Posting]]()
 
     def loglet(view: ChainCache, segment: Segment) -> Loglet:

@@ -1,4 +1,4 @@
-"""The pure core of exactly-once: what may be sent when, and what a search settles."""
+"""The pure core of exactly once: batches that may be sent, and batches that a search settles."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_what_the_search_finds_is_settled_and_the_rest_is_sent_again_in_order() 
 
 
 def test_an_abandoned_session_goes_on_under_another_name() -> None:
-    """Nothing that was given up can get between the batches that follow."""
+    """No abandoned batch can get between the batches that follow."""
     session, flights = fresh(2)
     session.sendable()
 

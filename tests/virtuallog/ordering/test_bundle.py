@@ -15,13 +15,13 @@ TWO = Batch.build(B, 7, [b"z"])
 
 
 def test_a_lone_batch_is_itself() -> None:
-    """No byte is added, none is copied."""
+    """The body of one batch is the batch, without a copy."""
     assert bundle.join([ONE]) is ONE.blob
     assert bundle.split_untrusted(ONE.blob) == [BundledBatch(0, len(ONE.blob), 0, 2)]
 
 
 def test_batches_come_apart_again_wherever_the_body_begins() -> None:
-    """In their order, each with the number of entries before it."""
+    """Batches come in their order, each with the number of entries before it."""
     value = b"prefix" + bundle.join([ONE, TWO, ONE])
 
     parts = bundle.split_untrusted(value, 6)

@@ -1,4 +1,4 @@
-"""What a sequencer remembers, and what it admits to have forgotten."""
+"""The session table of a sequencer: places that it knows, and places that it has forgotten."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def place(
 
 
 def test_the_last_batches_of_a_session_are_remembered() -> None:
-    """An older one is admitted to be forgotten: its caller has to look for it in the sealed log."""
+    """The place of an older one is reported as forgotten: its caller has to search the sealed log."""
     sessions = SessionTable()
     for n in range(module.BATCHES_MAX + 1):
         place(sessions, n)
@@ -45,7 +45,7 @@ def test_batches_that_are_not_committed_are_never_forgotten() -> None:
 
 
 def test_an_idle_session_makes_room_and_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its batches are forgotten, which nobody offers again by now, and say so; what comes after them is welcome."""
+    """Its batches are forgotten, as no appender offers them again by now; later batches are placed."""
     monkeypatch.setattr(module, "SESSIONS_MAX", 1)
     sessions = SessionTable()
     for sequence in range(3):
@@ -66,7 +66,7 @@ def test_an_idle_session_makes_room_and_goes_on_where_it_was(monkeypatch: pytest
 
 
 def test_idle_sessions_give_back_what_they_remember() -> None:
-    """A sequencer lives for months and sees very many: those of the last minutes cost memory, and not all of them."""
+    """A sequencer lives for months and sees very many sessions: only those of the last minutes cost memory."""
     sessions = SessionTable()
     for number in range(100):
         for sequence in range(module.BATCHES_MAX):
@@ -77,7 +77,7 @@ def test_idle_sessions_give_back_what_they_remember() -> None:
 
 
 def test_a_session_in_use_costs_what_the_limit_says() -> None:
-    """10 KB, with all the batches that are remembered."""
+    """A session costs 10 KB with all remembered batches."""
     sessions = SessionTable()
     tracemalloc.start()
     try:
@@ -94,7 +94,7 @@ def test_a_session_in_use_costs_what_the_limit_says() -> None:
 
 
 def test_an_idle_session_that_was_forgotten_is_not_taken_for_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever comes back without `opens` may be anybody: guessing could put an entry into the log twice."""
+    """A batch without `opens` may be of any forgotten session: a guess could put an entry into the log twice."""
     monkeypatch.setattr(module, "SESSIONS_MAX", 1)
     monkeypatch.setattr(module, "IDLE_MAX", 0)
     sessions = SessionTable()
@@ -110,7 +110,7 @@ def test_an_idle_session_that_was_forgotten_is_not_taken_for_a_new_one(monkeypat
 
 
 def test_a_session_is_remembered_for_longer_than_its_appender_offers_again() -> None:
-    """Without any progress, the last offer begins when the appender is about to give up, and takes its time."""
+    """Without any progress, the last offer begins when the appender is about to give up, and takes some seconds."""
     appender = AppenderSettings()
 
     assert 1500 * (appender.give_up + appender.retry_max + APPEND_SECONDS) < module.SESSION_KEEP_MS
@@ -127,8 +127,8 @@ def test_a_session_in_use_does_not_make_room(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_another_orderer_has_placed_is_taken_over() -> None:
-    """A batch offered again has its place, an older one may be forgotten, which is said; the session goes on where it was. Of one
-    that has been idle nothing but that is known."""
+    """A batch offered again has its place, an older one is reported as forgotten; the session goes on where it was. For a long
+    idle session only that is known."""
     sessions = SessionTable()
     sessions.recall(batch_of(session=b"a" * 16).session, 7, [(4, 40), (5, 50)], 0)
     sessions.recall(batch_of(session=b"i" * 16).session, 3, [], 0)
@@ -147,7 +147,7 @@ def test_what_another_orderer_has_placed_is_taken_over() -> None:
 
 
 def test_too_many_to_take_over_are_forgotten_from_the_earliest_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """First their batches, then where they go on: from then on an unknown session may be an old one."""
+    """First their batches are forgotten, then their sequence numbers: then an unknown session may be an old one."""
     monkeypatch.setattr(module, "SESSIONS_MAX", 1)
     monkeypatch.setattr(module, "IDLE_MAX", 1)
     sessions = SessionTable()

@@ -36,7 +36,7 @@ ROLES = frozenset({"log-server"})
 
 
 def with_nodes(*nodes: int) -> Register:
-    """`START` with these in the table; a negative one waits for a directory."""
+    """`START` with these nodes in the table; a negative one waits for a directory."""
     entries = {
         NodeId(abs(node)): NodeEntry(store_id=b"s" * 16 if node > 0 else b"", addresses=(), roles=ROLES)
         for node in nodes
@@ -70,7 +70,7 @@ def test_a_seal_that_still_reads_open_is_sealed_again() -> None:
 
 
 def test_an_unknown_put_is_settled_by_the_same_put() -> None:
-    """Whether an attempt was decided is found out by putting the very same attempt again."""
+    """The same attempt is put again, to find out if it was decided."""
     machine = Reconfiguration(START, Close(), attempt=2)
     machine.start()
     machine.step(SealReturned())
@@ -122,7 +122,7 @@ def test_extending_a_closed_log_reopens_it_without_a_seal() -> None:
 
 
 def test_an_extend_that_meets_a_close_reopens_the_log_at_the_closed_stop() -> None:
-    """The close decided the stop; the tail that we read ourselves no longer counts."""
+    """The close decided the stop; the tail read for the extend no longer counts."""
     machine = Reconfiguration(START, Extend("native", b"two"), attempt=2)
     machine.start()
     machine.step(SealReturned())
@@ -152,7 +152,7 @@ def test_truncate_and_modify_never_seal() -> None:
 
 @pytest.mark.parametrize("replaced", ["kept", "newcomer"])
 def test_a_copy_on_a_disk_that_was_replaced_meanwhile_is_not_put(replaced: str) -> None:
-    """The new directory has nothing, and the new segment's version is later than its own: nobody would ever notice."""
+    """The new directory is empty, and joined before the new segment's version: the loss would never be noticed."""
     ours = {NodeId(3): b"disk of 3", NodeId(4): b"disk of 4"}
     before = START.with_nodes({node: NodeEntry(store_id=on, addresses=(), roles=ROLES) for node, on in ours.items()})
     two = extended(before, 10)
@@ -171,7 +171,7 @@ def test_a_copy_on_a_disk_that_was_replaced_meanwhile_is_not_put(replaced: str) 
 
 
 def test_a_copy_is_put_on_top_of_changes_that_leave_its_disks_alone() -> None:
-    """Somebody else's directory is no concern of it."""
+    """Replaced directories of other nodes do not matter."""
     nodes = {NodeId(n): NodeEntry(store_id=b"disk", addresses=(), roles=ROLES) for n in (3, 4)}
     two = extended(START.with_nodes(nodes), 10)
     modify = Modify(two.chain.segments[0].id, "native", b"on 4", LogletOffset(0), {NodeId(4): b"disk"})
@@ -210,7 +210,7 @@ def test_a_change_of_the_members_leaves_the_chain_alone() -> None:
 
 @pytest.mark.parametrize("others", [(2, 3), (2, -3, -4)], ids=["one was removed", "two were given up"])
 def test_members_are_looked_at_again_on_top_of_what_others_have_changed(others: tuple[int, ...]) -> None:
-    """They answered when they were chosen. By now most of them might never vote, and nobody could change that any more."""
+    """They answered when they were chosen. By now most of them might never vote, and no change could cure that."""
     chosen = (NodeId(2), NodeId(3), NodeId(4))
     machine = Reconfiguration(with_nodes(2, 3, 4), ChangeMembers(chosen, START.members), attempt=5)
     machine.start()
@@ -228,7 +228,7 @@ def test_members_that_decide_already_are_no_change() -> None:
 
 
 def test_members_that_the_operator_has_not_seen_are_not_undone() -> None:
-    """Two operators at once: the second one is told, whatever the first one has changed."""
+    """Of two operators at once the second one is refused, for any change of the first."""
     machine = Reconfiguration(with_nodes(1, 2, 3, 4), ChangeMembers((NodeId(2),), START.members), attempt=5)
     assert isinstance(machine.start(), PutRegister)
     machine.step(PutLost())
@@ -240,7 +240,7 @@ def test_members_that_the_operator_has_not_seen_are_not_undone() -> None:
 
 
 def test_drained_nodes_get_no_seat() -> None:
-    """They may be stopped at any time. Those that have one may keep it."""
+    """Drained nodes may be stopped at any time. Members that are drained may stay."""
     register = with_nodes(1, 2, 3)
     drained = {NodeId(node): attrs.evolve(register.nodes[NodeId(node)], roles=frozenset()) for node in (1, 2)}
     register = attrs.evolve(register, nodes={**register.nodes, **drained})
@@ -253,7 +253,7 @@ def test_drained_nodes_get_no_seat() -> None:
 
 
 def test_nothing_new_is_put_on_a_node_that_was_drained_meanwhile() -> None:
-    """It may be stopped by now. A loglet is planned again, a copy made again."""
+    """A drained node may be stopped by now. A loglet is planned again, a copy made again."""
     before = extended(with_nodes(1, 2, 3), 10)
     gone = before.with_nodes({NodeId(1): before.nodes[NodeId(1)]})
     drained = attrs.evolve(before.nodes[NodeId(2)], roles=frozenset())

@@ -1,4 +1,4 @@
-"""The table of nodes: places, who may take them, and what may be taken away."""
+"""The node table: entries, the directories that may claim them, and refusals of changes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EXPECT = Expect(node=FOUR, addresses=("four:7004",), roles=ROLES)
 
 
 def after(register: Register, *amendments: Amendment) -> Register:
-    """The register after these, each of which must change it."""
+    """The register after these amendments; each must change it."""
     for amendment in amendments:
         changed = amendment.amend(register)
         assert changed is not None
@@ -44,7 +44,7 @@ def after(register: Register, *amendments: Amendment) -> Register:
 
 
 def test_an_expected_place_is_taken_by_one_directory() -> None:
-    """The first that claims it has it; the entry says since which version."""
+    """The first claim wins; the entry has the version since which it holds."""
     register = after(SMALL, EXPECT, Claim(node=FOUR, store_id=b"b" * 16))
 
     entry = register.nodes[FOUR]
@@ -56,7 +56,7 @@ def test_an_expected_place_is_taken_by_one_directory() -> None:
 
 @pytest.mark.parametrize("address", ["four", "four:0", "node..example:7001", f"{'n' * 64}:7001", "fo\0ur:7001"])
 def test_what_is_no_address_gets_into_no_table(address: str) -> None:
-    """Every node would try to connect to it, for ever, whatever the tool of whoever asks has checked."""
+    """Invalid addresses are refused here, also if the tool has checked them: all nodes would try to connect for ever."""
     joined = after(SMALL, EXPECT, Claim(node=FOUR, store_id=b"b" * 16))
 
     for wrong in (
@@ -80,7 +80,7 @@ def test_a_forgotten_directory_leaves_its_place_to_another() -> None:
 
 
 def test_most_members_keep_a_directory() -> None:
-    """Two that are given up at once, each of which the others could do without: no new one could ever be named."""
+    """If two directories are given up at once, each of which is dispensable alone, no new one could ever be named."""
     entry = NodeEntry(store_id=b"a" * 16, addresses=("host:1",), roles=ROLES)
     register = attrs.evolve(SMALL, nodes=dict.fromkeys(SMALL.members, entry))
     one, two, _ = SMALL.members
@@ -94,14 +94,14 @@ def test_most_members_keep_a_directory() -> None:
 
 
 def test_the_address_of_a_place_that_is_still_empty_can_be_changed() -> None:
-    """Who has given a wrong one gives another."""
+    """An operator can correct a wrong address."""
     register = after(SMALL, EXPECT, Forget(node=FOUR, store_id=b"", addresses=("right:7004",)))
 
     assert register.nodes[FOUR].addresses == ("right:7004",)
 
 
 def test_a_drained_node_is_of_use_again_when_it_is_added_again() -> None:
-    """Without roles nobody chooses it; with them it is as before, on the same directory."""
+    """Without roles no planner chooses it; with roles it is as before, on the same directory."""
     joined = after(SMALL, EXPECT, Claim(node=FOUR, store_id=b"b" * 16))
     drained = after(joined, WithdrawRoles(node=FOUR))
     assert drained.nodes[FOUR].roles == frozenset()
@@ -110,7 +110,7 @@ def test_a_drained_node_is_of_use_again_when_it_is_added_again() -> None:
 
 
 def test_two_drains_at_once_leave_as_many_servers_as_there_are() -> None:
-    """Each has looked before the other one withdrew a node. A loglet planned over what would be left had one server."""
+    """Each was checked before the other withdrew a node. A loglet planned on the remaining nodes had one server."""
     nodes = {NodeId(node): NodeEntry(store_id=b"s", addresses=(), roles=ROLES) for node in (1, 2, 3, 4)}
     register = SMALL.with_nodes(nodes)
     on_three = Placement(groups=((NodeId(1), NodeId(2), NodeId(3)),), role="log-server")
@@ -125,7 +125,7 @@ def test_two_drains_at_once_leave_as_many_servers_as_there_are() -> None:
 
 
 def test_who_stores_nothing_may_always_be_withdrawn() -> None:
-    """A node that only orders; and where the log is on no nodes at all, anyone without a seat."""
+    """A node that only orders can be withdrawn; so can any node without a seat if the log is on no nodes."""
     nodes = {NodeId(node): NodeEntry(store_id=b"s", addresses=(), roles=ROLES) for node in (1, 2)}
     orders = {FOUR: NodeEntry(store_id=b"s", addresses=(), roles=frozenset({"sequencer"}))}
     three = Placement(groups=((NodeId(1), NodeId(2), NodeId(3)),), role="log-server")
@@ -148,7 +148,7 @@ def test_a_node_in_use_keeps_its_roles_when_it_is_added_once_more() -> None:
 
 
 def seated(nodes: int, drained: Sequence[int] = (), members: Sequence[int] = (1, 2, 3)) -> Register:
-    """So many nodes, some of them drained, and the members of the MetaStore."""
+    """A register with so many nodes, some of them drained, and these members of the MetaStore."""
     table = {
         NodeId(node): NodeEntry(store_id=b"s", addresses=(), roles=frozenset() if node in drained else ROLES)
         for node in range(1, nodes + 1)
@@ -168,7 +168,7 @@ def test_a_seat_goes_to_the_first_candidate_that_is_used() -> None:
 
 
 def test_two_seats_that_are_handed_over_at_once_are_both_handed_over() -> None:
-    """Each on top of what the other one has made, whichever comes first: neither takes its seat back."""
+    """Each builds on the other, in any order: neither takes its seat back."""
     candidates = (FOUR, NodeId(5))
     one, two = (ReplaceMember(leaves=NodeId(node), candidates=candidates) for node in (1, 2))
 
@@ -176,7 +176,7 @@ def test_two_seats_that_are_handed_over_at_once_are_both_handed_over() -> None:
 
 
 def test_a_node_whose_seat_nobody_can_take_is_not_withdrawn() -> None:
-    """Nor the one that is to take the seat of another."""
+    """Neither is the node that is to take the seat of another."""
     with pytest.raises(InvalidSettingError, match="nodes 1 leave the MetaStore, and 0 other nodes"):
         WithdrawRoles(node=NodeId(1)).amend(seated(3))
     with pytest.raises(InvalidSettingError, match="nodes 1 leave the MetaStore, and 0 other nodes"):
@@ -186,7 +186,7 @@ def test_a_node_whose_seat_nobody_can_take_is_not_withdrawn() -> None:
 
 
 def test_the_servers_of_the_log_are_counted_while_it_is_elsewhere() -> None:
-    """The open segment is on no nodes, and the next one will be: on as many as the last that was."""
+    """The open segment is on no nodes; the next one may be, on as many as the last one that was."""
     chain = extend(SMALL.chain, 200, "zookeeper", b"", attempt=9)
     register = attrs.evolve(seated(3, members=(2, 3)), chain=chain)
     three = Placement(groups=((NodeId(1), NodeId(2), NodeId(3)),), role="log-server")
@@ -196,7 +196,7 @@ def test_the_servers_of_the_log_are_counted_while_it_is_elsewhere() -> None:
 
 
 def test_a_directory_is_given_up_only_if_the_register_that_is_changed_allows_it() -> None:
-    """What was looked at before is past."""
+    """An earlier check does not count: only the register that is changed does."""
     joined = after(SMALL, EXPECT, Claim(node=FOUR, store_id=b"b" * 16))
     forget = Forget(node=FOUR, store_id=b"b" * 16, problems=lambda register: [f"version {register.version}"])
 
@@ -205,13 +205,13 @@ def test_a_directory_is_given_up_only_if_the_register_that_is_changed_allows_it(
 
 
 def test_two_nodes_of_one_number_are_refused() -> None:
-    """`add` moves nobody: that is what `replace` is for."""
+    """`add` moves no node: `replace` does."""
     with pytest.raises(InvalidSettingError, match="node 4: is in the cluster already, at four:7004"):
         attrs.evolve(EXPECT, addresses=("other:1",)).amend(after(SMALL, EXPECT))
 
 
 def test_the_table_is_bounded() -> None:
-    """A script gone wild fills no register."""
+    """A runaway script cannot fill the register."""
     entry = NodeEntry(store_id=b"", addresses=(), roles=frozenset())
     full = SMALL.with_nodes({NodeId(node): entry for node in range(10, 10 + NODES_MAX)})
 
@@ -225,13 +225,13 @@ def test_the_table_is_bounded() -> None:
     ids=lambda amendment: type(amendment).__name__,
 )
 def test_a_node_that_is_not_there_cannot_be_changed(amendment: Amendment) -> None:
-    """A typing error in a number says so."""
+    """A mistyped node number is reported."""
     with pytest.raises(InvalidSettingError, match="no node 4"):
         amendment.amend(SMALL)
 
 
 def test_what_is_needed_is_not_removed() -> None:
-    """Neither a member of the MetaStore nor a node that a segment's loglet names; then nothing holds it back."""
+    """Neither a member of the MetaStore nor a node of a segment's loglet can be removed; any other can."""
     one = NodeId(1)
 
     def first(segment: Segment) -> bool:
@@ -246,7 +246,7 @@ def test_what_is_needed_is_not_removed() -> None:
 
 
 async def test_an_amendment_is_made_on_top_of_what_others_have_changed() -> None:
-    """A lost put looks again; a put whose answer was lost is found to be made when it is repeated."""
+    """After a lost put the register is read again; a put without an answer is found to be made when repeated."""
     metastore, source = MemoryMetaStore(values=[SMALL.encode()], attempts=[1]), random.Random(1)
     base = attrs.evolve(SMALL, chain=attrs.evolve(SMALL.chain, version=1, segments=SMALL.chain.segments[:1]))
     metastore.values = [base.encode()]
@@ -262,7 +262,7 @@ async def test_an_amendment_is_made_on_top_of_what_others_have_changed() -> None
 
 
 async def test_a_replaced_node_comes_back_to_a_full_register() -> None:
-    """Its place was there before, and its copies are to be made again. One more node has no room."""
+    """A replaced node needs no new room, and its copies have to be made again. One more node is refused."""
     joined = after(SMALL, EXPECT, Claim(node=FOUR, store_id=b"b" * 16))
     full = joined.with_chain(extend(joined.chain, 200, "native", bytes(REGISTER_BYTES_MAX), attempt=9))
     metastore, source = (
@@ -279,6 +279,6 @@ async def test_a_replaced_node_comes_back_to_a_full_register() -> None:
 
 
 async def test_there_is_nothing_to_amend_before_the_bootstrap() -> None:
-    """It may come: unknown, not failed."""
+    """Before bootstrap the outcome is unknown: the register may come."""
     with pytest.raises(UnavailableError, match="bootstrapped"):
         await update_node_table(MemoryMetaStore(), EXPECT, random.Random(1))

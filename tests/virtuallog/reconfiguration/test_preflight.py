@@ -1,4 +1,4 @@
-"""A log goes on in a loglet of another place only once its kind has said that this would do."""
+"""Preflight: the log moves to external storage only if its kind confirms that the loglet could be used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from virtuallog_loglets.memory import MemoryProvider
 
 @attrs.define(eq=False)
 class DistantProvider(MemoryProvider):
-    """Its loglets are kept somewhere else, to which it opens a connection first."""
+    """A provider of loglets in external storage, to which it opens a connection first."""
 
     kind: str = "distant"
     silent: bool = False
@@ -38,7 +38,7 @@ class DistantProvider(MemoryProvider):
 async def test_a_question_leaves_no_connection_behind(
     silent: bool, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """A node lives for months, and may be asked often. If nobody answers, the log stays where it is."""
+    """A node lives for months, and preflights may be frequent. Without an answer the log stays where it is."""
     distant = DistantProvider(silent=silent)
     world = World(nursery, {"memory": MemoryProvider(), "distant": distant})
     log = world.client()

@@ -1,4 +1,4 @@
-"""What nodes keep for a segment, and kinds that consist of others or came later than a node."""
+"""Loglets that nodes keep for a segment, kinds that consist of others, and kinds newer than a node."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHAIN = extend(genesis("pair", b"two", 7), 10, "plain", b"one", 6)
 
 @attrs.define
 class PairProvider(MemoryProvider):
-    """Each segment rests on two plain loglets."""
+    """A provider whose segments consist of two plain loglets."""
 
     kind: str = "pair"
     since: int = COMPOSED
@@ -36,7 +36,7 @@ class PairProvider(MemoryProvider):
         self.others = providers
 
     def open(self, segment: SegmentId, config: bytes, environment: Environment) -> MemoryLoglet:
-        """A config that names parts says whose entries it means."""
+        """Open the loglet that a config names, if it names parts."""
         return super().open(FIRST if config else segment, config, environment)
 
     def loglets(self, segment: SegmentId, config: bytes) -> RetainedLoglets:
@@ -49,7 +49,7 @@ PROVIDERS: Mapping[str, LogletProvider] = {"pair": PairProvider(), "plain": Memo
 
 
 def test_nodes_keep_one_loglet_for_a_segment_unless_its_kind_says_otherwise() -> None:
-    """Under the id of the segment; or whatever the kind says, under the ids that it says."""
+    """The plain case is one loglet under the id of the segment; a kind may name others, under other ids."""
     pair, plain = CHAIN.segments
 
     assert retained_loglets(plain, PROVIDERS) == {plain.id: ("plain", b"one")}
@@ -58,7 +58,7 @@ def test_nodes_keep_one_loglet_for_a_segment_unless_its_kind_says_otherwise() ->
 
 
 def test_a_part_is_found_by_its_own_id() -> None:
-    """A node that is asked for a loglet that it does not know looks for it by this one; a segment's id comes first."""
+    """A node finds an unknown loglet by the id of a part; the id of a segment comes first."""
     assert find_retained(CHAIN, OTHER_PART, PROVIDERS) == ("plain", b"b")
     assert find_retained(CHAIN, FIRST, PROVIDERS) == ("pair", b"two")
     assert find_retained(CHAIN, SegmentId(3, 3), PROVIDERS) is None
@@ -66,13 +66,13 @@ def test_a_part_is_found_by_its_own_id() -> None:
 
 @pytest.mark.parametrize("providers", [{"plain": MemoryProvider(kind="plain")}, {}])
 def test_who_does_not_know_a_kind_forgets_nothing(providers: Mapping[str, LogletProvider]) -> None:
-    """It cannot tell which loglets the segment rests on: any of those that it keeps may be one."""
+    """Without the kind the loglets of a segment are unknown: any retained one may be needed."""
     assert retained_loglets(CHAIN.segments[0], providers) is None
     assert live_loglets(CHAIN, providers) is None
 
 
 def test_with_a_config_that_nobody_can_read_nothing_is_forgotten() -> None:
-    """It was put there by hand."""
+    """A config that was put by hand may be unreadable."""
     damaged = genesis("pair", b"three", 7)
 
     assert live_loglets(damaged, PROVIDERS) is None
@@ -80,7 +80,7 @@ def test_with_a_config_that_nobody_can_read_nothing_is_forgotten() -> None:
 
 
 def test_kinds_that_consist_of_others_are_told_of_them() -> None:
-    """They open the loglets below through the very providers that everybody uses, and never through one of their own sort."""
+    """They open inner loglets through the shared providers, and never through a composite kind."""
     pair = PairProvider()
     providers: Mapping[str, LogletProvider] = {"pair": pair, "plain": MemoryProvider(kind="plain")}
 
@@ -94,7 +94,7 @@ def test_kinds_that_consist_of_others_are_told_of_them() -> None:
 
 
 def test_a_kind_that_older_nodes_do_not_know_waits_for_the_level() -> None:
-    """Kinds that say nothing came with the first version."""
+    """Kinds without `RequiresVersion` came with the first version."""
     with pytest.raises(UnsupportedError, match="protocol version 3 only"):
         check_level(PairProvider(), REPLICAS)
     check_level(PairProvider(), COMPOSED)
@@ -102,14 +102,13 @@ def test_a_kind_that_older_nodes_do_not_know_waits_for_the_level() -> None:
 
 
 async def at_level(w: World, level: int) -> None:
-    """Every node of the cluster has been upgraded."""
+    """Let all nodes of the cluster speak this version."""
     raised = w.register.with_level(level)
     await w.metastore.put(raised.encode(), raised.version - 1, attempt=5)
 
 
 async def test_no_chain_names_a_kind_before_every_node_knows_it(autojump_clock: MockClock) -> None:
-    """Neither for new entries nor for old ones; nothing is sealed for it. Afterwards both work, also for a client whose register
-    is older than that."""
+    """Extend and modify are refused, and nothing is sealed. Afterwards both work, also for a client with an older register."""
     async with world() as w:
         w.providers = {**w.providers, "pair": PairProvider()}
         log = w.client()

@@ -1,1 +1,4 @@
-"""Pure rules of a reconfiguration: the state machine of one change of the chain, changes of the node table, and of the members of the MetaStore. Imports the contract only."""
+"""Rules of reconfiguration: one change of the chain as a state machine, changes of the node table and of the members.
+
+Pure: no tasks, time, chance or I/O. Imports the contract only.
+"""

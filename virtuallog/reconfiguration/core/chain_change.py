@@ -1,25 +1,25 @@
-"""One change of the chain: seal -> check_tail -> conditional put (Delos, OSDI'20, section 3.2).                 Pure.
+"""One change of the chain: seal -> check_tail -> conditional put (Delos, OSDI'20, section 3.2).
 
     Extend, Close:     Seal ---> CheckSegmentTail ---> Put ---> Done(won)
-                         ^          | still open  | lost: somebody's version came first
+                         ^          | still open  | lost: another client's version came first
                          '----------'             v
-                                               Read ---> the last segment is still mine: Put again on top of it
-                                                    '--> it is not: Done(superseded)
+                                               Read ---> same last segment: Put again on top of it
+                                                    '--> another one: Done(superseded)
     Truncate, Modify, ChangeMembers:  Put ---> ... the same, without a seal: they never move an unwritten position
                        (section 3.2)
 
-Rules, easy to get wrong:
-* A seal that completed but still reads as open is sealed again, not trusted.
-* A version bump is no proof of an extend: truncate and modify bump it too. Only the id of the last segment counts.
-* An unknown outcome of a put is settled by putting the same attempt again; a win is known by the attempt.
-* Copies are on data directories: a `Modify` is refused once a directory that it counts on has been replaced.
-* A drained node gets nothing new. An `Extend` or `Modify` names nodes that were planned on an older register, perhaps: it
-  is not put on one in which they are drained. So what rests on a node gets only less once it is withdrawn.
-* `ChangeMembers` says what the operator saw. On other members than those, it is refused: it would undo another change.
-* A loglet that has been dropped is no longer in the chain: go on with `step(register)`, as after a lost put.
-* Two racers may read different tails; the put picks one, and only that one ever bounds the segment.
+Rules that are easy to get wrong:
+* If a loglet reads as open after its seal has completed, it is sealed again.
+* A newer version is no proof of an extend: truncate and modify make one as well. Only the id of the last segment counts.
+* An unknown outcome of a put is settled by putting the same attempt again; the attempt identifies a win.
+* Copies are on data directories: a `Modify` is refused once a directory that it counts on was replaced.
+* A drained node gets nothing new. The nodes of an `Extend` or `Modify` may have been planned on an older register. So it
+  is not put on a register in which they are drained, and a node whose roles are withdrawn only ever loses load.
+* `ChangeMembers` carries the members that the operator saw. It is refused on others, as it would undo another change.
+* A dropped loglet is no longer in the chain: go on with `step(register)`, as after a lost put.
+* Two racing clients may read different tails; the put picks one, and only that one ever bounds the segment.
 
-`chain_writer.py` runs the effects. Nothing is lost if it dies between any two of them: anybody can start over.
+`chain_writer.py` runs the effects. Nothing is lost if it dies between any two of them: any client can start over.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ class Extend:
     kind: str
     config: bytes
     reopens: bool = True
-    """Also if the log has been closed on purpose. Not so for a roll-forward: it may have met the seal of a close."""
+    """True if a log that was closed on purpose is opened again. False for a roll-forward: the seal that it met may
+    be that of a close."""
     nodes: frozenset[NodeId] = frozenset()
-    """The nodes that the loglet rests on. Lost, as to another change, once one of them is drained: plan it again."""
+    """Nodes that the loglet needs. The change is lost, as to another one, if one of them is drained: plan it again."""
 
 
 @attrs.frozen
@@ -58,6 +59,7 @@ class Truncate:
     """Drop the segments that lie wholly below `first`."""
 
     first: LogPosition
+    """First position to keep."""
 
 
 @attrs.frozen
@@ -69,19 +71,22 @@ class Modify:
     config: bytes
     base: LogletOffset
     directories: Mapping[NodeId, bytes] = attrs.field(factory=dict)
-    """The data directory (`NodeEntry.store_id`) on which each node has its copy, if it is made of copies on nodes. A node
-    with another one in the register that the put builds on has none: the change is refused."""
+    """Data directories (`NodeEntry.store_id`) of the copies, by node; empty if the loglet has none on nodes.
+
+    A node with another directory in the register that the put builds on has no copy: the change is refused.
+    """
     newcomers: frozenset[NodeId] = frozenset()
-    """Those of them that had no copy before. If one is drained in the register that the put builds on, the change is refused."""
+    """Nodes that had no copy before. The change is refused if one is drained in the register that the put builds on."""
 
 
 @attrs.frozen
 class ChangeMembers:
-    """Let other nodes decide the versions of the register after this one. The chain stays as it is."""
+    """Make other nodes the members of the MetaStore from the next version on. The chain stays as it is."""
 
     members: tuple[NodeId, ...]
+    """All new members."""
     seen: tuple[NodeId, ...]
-    """The members that these take the place of. The change is refused if they are others by now."""
+    """The former members, as the operator saw them. The change is refused if they are others by now."""
 
 
 Change: TypeAlias = Extend | Close | Truncate | Modify | ChangeMembers
@@ -116,14 +121,16 @@ class ReadRegister:
 
 @attrs.frozen
 class ChangeDone:
-    """The change is over.
-
-    `won` is False if somebody else's change of the last segment came first, or if there was nothing to do, or if a node
-    that the new loglet was planned on has been drained meanwhile.
-    """
+    """End of the change."""
 
     register: Register
+    """Newest register."""
     won: bool
+    """True if the change was made.
+
+    False if another client's change of the last segment came first, or there was nothing to do, or a
+    node that the new loglet was planned on was drained meanwhile.
+    """
 
 
 Effect: TypeAlias = SealSegment | CheckSegmentTail | PutRegister | ReadRegister | ChangeDone
@@ -131,22 +138,22 @@ Effect: TypeAlias = SealSegment | CheckSegmentTail | PutRegister | ReadRegister 
 
 @attrs.frozen
 class SealReturned:
-    pass
+    """The seal has completed."""
 
 
 @attrs.frozen
 class PutWon:
-    pass
+    """The proposed register is decided."""
 
 
 @attrs.frozen
 class PutLost:
-    pass
+    """Another register has this version."""
 
 
 @attrs.frozen
 class PutUnknown:
-    pass
+    """The put may have been decided, now or later."""
 
 
 Event: TypeAlias = SealReturned | Open | Sealed | PutWon | PutLost | PutUnknown | Register
@@ -154,15 +161,20 @@ Event: TypeAlias = SealReturned | Open | Sealed | PutWon | PutLost | PutUnknown 
 
 @attrs.define
 class Reconfiguration:
-    """Drives one change from `register`. `start` gives the first effect, each `step` the next one."""
+    """State machine of one change. `start` gives the first effect, each `step` the next one."""
 
     register: Register
+    """Register that the change builds on."""
     change: Change
     attempt: int
+    """Random number that identifies the put of this change."""
     _stop: LogPosition | None = None
+    """Stop of the active segment; None before its sealed tail is known."""
     _proposed: Register | None = None
+    """Register that was put last; None before the first put."""
 
     def start(self) -> Effect:
+        """Begin; returns the first effect."""
         active = self.register.chain.active
         if isinstance(self.change, Truncate | Modify | ChangeMembers):
             return self._propose()
@@ -174,6 +186,11 @@ class Reconfiguration:
         return self._propose()
 
     def step(self, event: Event) -> Effect:
+        """Take the outcome of the last effect; returns the next one.
+
+        Raises:
+            InvalidSettingError: the change is refused on the newest register; nothing was done.
+        """
         match event:
             case SealReturned():
                 return CheckSegmentTail(self.register.chain.last)
@@ -230,18 +247,21 @@ class Reconfiguration:
         same_last = found.chain.last.id == before.chain.last.id
         if same_last and found.chain.last.stop == before.chain.last.stop:
             return self._propose()
-        if same_last and self._reopens:  # somebody closed the log meanwhile
+        if same_last and self._reopens:  # another client closed the log meanwhile
             self._stop = found.chain.last.stop
             return self._propose()
         return ChangeDone(found, won=False)
 
 
 def _with_members(before: Register, change: ChangeMembers) -> Register | None:
-    """The change was looked at on an older register, perhaps: others may have changed the members, or drained nodes, since.
+    """The register with the new members; None if it has them already.
+
+    Checks here, as the operator may have seen an older register: others may have changed the members, or
+    drained nodes, since.
 
     Raises:
-        InvalidSettingError: the members are others than the operator saw, or new ones are drained or no nodes of the cluster,
-            or most of them have no data directory.
+        InvalidSettingError: the members are others than the operator saw, or a new one is drained or not in
+            the cluster, or most of them have no data directory.
     """
     members = change.members
     after = before.with_members(members)

@@ -1,4 +1,4 @@
-"""Members of the MetaStore: who is eligible, replacement of one by another, and checks of a new set."""
+"""Members of the MetaStore: eligible nodes, replacement of one by another, and checks of a new set."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from virtuallog.contract.types import NodeId
 
 
 def check_members(members: Sequence[NodeId], cluster: Cluster) -> None:
-    """Whether the register would be safe with them, and can be changed again.
+    """Check that the register would be safe with these members, and could be changed again.
 
     Raises:
-        InvalidSettingError: it would not be.
+        InvalidSettingError: duplicates, none, unknown nodes, or no majority of them lives.
     """
     if not members or len(set(members)) != len(members):
         raise InvalidSettingError("members", f"needs different nodes, at least one, not {list(members)}")
@@ -29,16 +29,18 @@ def check_members(members: Sequence[NodeId], cluster: Cluster) -> None:
 
 @attrs.frozen(kw_only=True)
 class ReplaceMember:
-    """The seat of one member of the MetaStore goes to another node. Nothing happens if it is no member any more.
+    """Give the seat of one member of the MetaStore to another node. No change if it is no member any more.
 
-    The new member is the first of the candidates that may have a seat in the register that is changed.
+    The new member is the first candidate that is eligible in the register that is changed.
     """
 
     leaves: NodeId
+    """The member that gives up its seat."""
     candidates: Sequence[NodeId]
     """Nodes whose acceptors are open, the preferred one first."""
 
     def amend(self, register: Register) -> Register | None:
+        """See `Amendment.amend`."""
         if self.leaves not in register.members:
             return None
         free = eligible_members(register) - {self.leaves}
@@ -55,9 +57,9 @@ class ReplaceMember:
 
 
 def eligible_members(register: Register) -> set[NodeId]:
-    """The nodes that may be given a seat in the MetaStore: those that loglets may use, on a directory, without a seat.
+    """Nodes that may get a seat in the MetaStore: with roles, with a data directory, without a seat.
 
-    A drained node answers until it is stopped. A seat on it would be lost then.
+    A drained node is not eligible: it answers until it is stopped, and its seat would be lost then.
     """
     return {
         node
@@ -72,6 +74,7 @@ def drained_members(register: Register) -> list[NodeId]:
 
 
 def too_few_seats(register: Register) -> str:
+    """Reason why the seats of drained members have no nodes to go to; empty if they have."""
     leaving, free = drained_members(register), eligible_members(register)
     if len(leaving) <= len(free):
         return ""

@@ -1,18 +1,18 @@
-"""Changes of the table of nodes in the register: who is where, on which data directory, and what it is used for.   Pure.
+"""Amendments of the node table in the register: nodes, their addresses, data directories and roles.
 
     (absent) --Expect--> expected --Claim--> a member of the cluster --Withdraw--> drained --Remove--> (absent)
                             ^                     |       ^                          |
                             '-------Forget--------'       '---------Expect-----------'
 
-Each is an amendment: what it makes of the newest register, or None if that shows it already. So it can be made again
-after an unknown outcome, by anybody, and on top of whatever others have changed meanwhile (`virtuallog.reconfiguration.node_table_update`).
+An amendment computes the next register from the newest one, or None if that has it already. So any node can make
+it again after an unknown outcome, on top of other changes (`virtuallog.reconfiguration.node_table_update`).
 
-A place in the table is taken by a data directory, not by a machine. `Forget` empties the place before another directory
-may `Claim` it, and the conditional put elects one of those that try. What the place stands for is bound to the directory:
+An entry of the table belongs to a data directory, not to a machine. `Forget` empties it before another directory
+may `Claim` it, and the conditional put elects one of those that try. The directory holds what the node has promised:
 its vote for the register (`virtuallog_metastore.core.acceptor`), its copies of loglets (`NodeEntry.joined`).
 
-Seats in the MetaStore change in the same way: `ReplaceMember` says which node leaves and who may take its place, and the members are
-computed from those of the register that it is put on.
+Seats in the MetaStore change in the same way (`members.ReplaceMember`): the amendment names the node that leaves and
+the candidates, and the new members are computed from those of the register that it is put on.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ from virtuallog.contract.types import NodeId
 from virtuallog.reconfiguration.core.members import too_few_seats
 
 NODES_MAX: Final = 64
-"""Nodes in the table: some 100 bytes each in a register of 64 KiB, and everybody asks all of them how they are."""
+"""Most nodes in the table.
+
+Each takes some 100 bytes in a register of 64 KiB, and each node asks all others for their state.
+"""
 
 
 def _nowhere(_: Segment) -> None:
@@ -43,22 +46,23 @@ def _no_problems(_: Register) -> Sequence[str]:
 
 
 class Amendment(Protocol):
-    """One of those below."""
+    """A change of the register that can be made again; one of the classes below, or `ReplaceMember`."""
 
     def amend(self, register: Register) -> Register | None:
-        """The next version; None if there is nothing to do.
+        """The next version of the register; None if there is nothing to do.
 
         Raises:
-            InvalidSettingError: it cannot be.
+            InvalidSettingError: the change is refused.
         """
         ...
 
 
 @attrs.frozen(kw_only=True)
 class Expect:
-    """A new node may join, or a drained one is of use again. It must be there, or come, at these addresses.
+    """Let a new node join at these addresses, or give roles to a node that has them already.
 
-    A node in use may get more roles, and keeps those that it has: `WithdrawRoles` takes roles away, and checks what would be left.
+    A drained node is used again. A node in use keeps its roles and may get more: `WithdrawRoles` takes
+    roles away, and checks what would be left.
     """
 
     node: NodeId
@@ -66,6 +70,7 @@ class Expect:
     roles: frozenset[str]
 
     def amend(self, register: Register) -> Register | None:
+        """See `Amendment.amend`."""
         known = register.nodes.get(self.node)
         if known is None:
             _check(self.addresses)
@@ -81,19 +86,20 @@ class Expect:
 
 @attrs.frozen(kw_only=True)
 class Forget:
-    """The data directory `store_id` is given up: it is nobody's any more, and a new one may take its place.
+    """Give up the data directory `store_id`: a new one may take its place.
 
-    Nothing happens if another one has the place by now: somebody has been here before.
+    No change if another directory has the place by now: the amendment was made before.
     """
 
     node: NodeId
     store_id: bytes
     addresses: tuple[str, ...] = ()
-    """Where the new one will be; none: where it was."""
+    """Addresses of the new node; empty: as before."""
     problems: Callable[[Register], Sequence[str]] = _no_problems
-    """What would be lost with the directory, judged on the register that is changed; any at all: it is not given up."""
+    """Losses if the directory is given up, by the register that is changed. With any, the amendment is refused."""
 
     def amend(self, register: Register) -> Register | None:
+        """See `Amendment.amend`."""
         known = _entry(register, self.node)
         addresses = self.addresses or known.addresses
         if known.store_id not in {self.store_id, b""}:
@@ -113,32 +119,34 @@ class Forget:
 
 @attrs.frozen(kw_only=True)
 class Claim:
-    """A new data directory takes the place that is kept for it. Nothing happens if it, or another one, has it by now."""
+    """Put a new data directory in the place that is kept for it. No change if the place is taken by now."""
 
     node: NodeId
     store_id: bytes
 
     def amend(self, register: Register) -> Register | None:
+        """See `Amendment.amend`."""
         known = _entry(register, self.node)
         if not known.is_expected:
             return None
-        joined = register.version + 1  # the version that this makes
+        joined = register.version + 1  # the version that this amendment makes
         return _with(register, self.node, attrs.evolve(known, store_id=self.store_id, joined=joined))
 
 
 @attrs.frozen(kw_only=True)
 class WithdrawRoles:
-    """No planner chooses the node for anything new from now on.
+    """Take all roles from a node, so that no planner chooses it for anything new.
 
-    Refused if the log's next loglet would have fewer servers than the last one that is on nodes, or if a seat in the
-    MetaStore would have no node left to go to: several operators may ask at the same time.
+    Refused if the next loglet would have fewer servers than the last one on nodes, or if a seat in the
+    MetaStore would have no node to go to. Checked here, as several operators may ask at the same time.
     """
 
     node: NodeId
     placement: Callable[[Segment], Placement | None] = _nowhere
-    """The place of the loglet of a segment; None: not on nodes."""
+    """Placement of the loglet of a segment; None if it is not on nodes."""
 
     def amend(self, register: Register) -> Register | None:
+        """See `Amendment.amend`."""
         known = _entry(register, self.node)
         if not known.roles:
             return None
@@ -151,15 +159,16 @@ class WithdrawRoles:
 
 @attrs.frozen(kw_only=True)
 class Remove:
-    """The node is no part of the cluster any more. Nothing happens if it was none."""
+    """Take a node out of the cluster. No change if it is not in the cluster."""
 
     node: NodeId
     is_used: Callable[[Segment], bool]
-    """Whether the loglet of a segment needs it."""
+    """True if the loglet of a segment needs the node."""
     placement: Callable[[Segment], Placement | None] = _nowhere
-    """See `WithdrawRoles`."""
+    """Placement of the loglet of a segment; None if it is not on nodes."""
 
     def amend(self, register: Register) -> Register | None:
+        """See `Amendment.amend`."""
         if self.node not in register.nodes:
             return None
         if reason := self._needed(register):
@@ -178,7 +187,10 @@ class Remove:
 
 
 def _too_few_servers(register: Register, node: NodeId, placement: Callable[[Segment], Placement | None]) -> str:
-    """Whether the next loglet on nodes would have fewer servers than the last one had. The open segment may be elsewhere."""
+    """Reason why the next loglet on nodes would have fewer servers than the last one; empty if not.
+
+    The last one on nodes need not be the open segment.
+    """
     placed = [found for segment in register.chain.segments if (found := placement(segment)) is not None]
     if not placed or placed[-1].role not in register.nodes[node].roles:
         return ""
@@ -188,19 +200,19 @@ def _too_few_servers(register: Register, node: NodeId, placement: Callable[[Segm
 
 
 def _check(addresses: Iterable[str]) -> None:
-    """Whoever asks may have checked them; everybody else would have to live with what it has not.
+    """Check addresses, also if the caller has: every node will have to use them.
 
     Raises:
-        InvalidSettingError: one is no address.
+        InvalidSettingError: one is not a valid address.
     """
     for address in addresses:
         split_address(address)
 
 
 def lost_copies(register: Register, segment: Segment, servers: Iterable[NodeId]) -> frozenset[NodeId]:
-    """Those of a segment's servers that hold nothing of it, because their data directory took its place later.
+    """Servers of a segment that hold nothing of it, as their data directory joined after the segment was made.
 
-    Copied again, the segment has a new id, and nothing is lost any more.
+    When the copies are made again, the segment gets a new id, and none is lost any more.
     """
     nodes = register.nodes
     return frozenset(node for node in servers if node in nodes and nodes[node].joined >= segment.id.version)
