@@ -60,7 +60,8 @@ def _exported(module: str) -> list[str]:
 
 def _definition(module: str, name: str) -> tuple[str, ast.stmt, str]:
     """Where a name that a module exports is defined."""
-    for node in parsed(module).body:
+    body = parsed(module).body
+    for node in [*body, *(inner for each in body if isinstance(each, ast.If) for inner in each.body)]:
         if isinstance(node, ast.ClassDef | Function) and node.name == name:
             return module, node, name
         if isinstance(node, ast.Assign | ast.AnnAssign):
