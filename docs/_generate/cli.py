@@ -21,11 +21,13 @@ All commands are below `virtuallog`. `virtuallog COMMAND --help` prints the same
 
 def page() -> str:
     """All commands, each with its help."""
-    return WRITTEN + HEAD + "\n".join(_sections(main, click.Context(main, info_name="virtuallog", **_layout())))
-
-
-def _layout() -> dict[str, int]:
-    return {"terminal_width": WIDTH, "max_content_width": WIDTH}
+    return (
+        WRITTEN
+        + HEAD
+        + "\n".join(
+            _sections(main, click.Context(main, info_name="virtuallog", terminal_width=WIDTH, max_content_width=WIDTH))
+        )
+    )
 
 
 def _sections(command: click.Command, context: click.Context) -> Iterator[str]:
@@ -35,4 +37,7 @@ def _sections(command: click.Command, context: click.Context) -> Iterator[str]:
         for name in command.list_commands(context):
             inner = command.get_command(context, name)
             if inner is not None and not inner.hidden:
-                yield from _sections(inner, click.Context(inner, info_name=name, parent=context, **_layout()))
+                yield from _sections(
+                    inner,
+                    click.Context(inner, info_name=name, parent=context, terminal_width=WIDTH, max_content_width=WIDTH),
+                )

@@ -34,7 +34,7 @@ FILES: Final = (
     ("Node: [[zookeeper.sasl_user]]", "virtuallog_server.config.zookeeper_settings", "SaslUser"),
     ("Client: cluster.toml", "virtuallog.client.cluster_file", "ClusterFile"),
     ("Client: VirtualLogSettings", "virtuallog.client.virtual_log", "VirtualLogSettings"),
-    ("Client: AppenderSettings", "virtuallog.client.appender", "AppenderSettings"),
+    ("Client: AppenderSettings", "virtuallog.client.appender_settings", "AppenderSettings"),
 )
 """Heading, module and class of each table of options."""
 
@@ -69,7 +69,7 @@ def _name_and_default(module: str, field: ast.AnnAssign) -> tuple[str, str]:
         arguments = {each.arg: each.value for each in value.keywords}
         metadata = arguments.get("metadata")
         if isinstance(metadata, ast.Call) and isinstance(metadata.args[0], ast.Constant):
-            name = f"[[{metadata.args[0].value}]]"
+            name = f"[[{metadata.args[0].value!s}]]"
         value = arguments.get("default")
     if value is None:
         return name, ""

@@ -156,7 +156,8 @@ class _Reader:
         meaning = value_of(arguments[at], self.module, names)
         if not isinstance(name, str) or not name.startswith("virtuallog_") or not isinstance(meaning, str):
             raise UnknownValueError(str(name))
-        kind, labels = KINDS[constructor], ()
+        kind = KINDS[constructor]
+        labels: tuple[str, ...] = ()
         if constructor == "MetricFamily":
             kind = ast.unparse(arguments[1]).rpartition(".")[2].lower()
             labels = _labels_of_samples(arguments[3], names)
@@ -190,5 +191,5 @@ def _labels_of_samples(node: ast.expr, names: dict[str, Any]) -> tuple[str, ...]
         node = names[node.id]
     for inner in ast.walk(node):
         if isinstance(inner, ast.Call) and _called(inner) == "Sample" and isinstance(inner.args[0], ast.Dict):
-            return tuple(key.value for key in inner.args[0].keys if isinstance(key, ast.Constant))
+            return tuple(str(key.value) for key in inner.args[0].keys if isinstance(key, ast.Constant))
     return ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +24,7 @@ PACKAGES: Final = {
 """Packages of the product -> the folder that each is in."""
 WRITTEN: Final = "% Written by `python -m docs._generate`; change the code instead.\n\n"
 """First line of each page; a comment of MyST."""
-_OPERATORS: Final = {
+_OPERATORS: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.Add: lambda a, b: a + b,
     ast.Sub: lambda a, b: a - b,
     ast.Mult: lambda a, b: a * b,
@@ -131,7 +131,7 @@ def value_of(node: ast.expr, module: str, names: dict[str, Any] | None = None) -
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
             return _OPERATORS[type(op)](value_of(left, module, names), value_of(right, module, names))
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -value_of(operand, module, names)
+            return 0 - value_of(operand, module, names)
         case ast.Tuple(elts=elements) | ast.List(elts=elements):
             return tuple(value_of(each, module, names) for each in elements)
         case ast.JoinedStr(values=parts):
