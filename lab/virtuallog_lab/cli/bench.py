@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from virtuallog_lab.harness.report import Form, form_options, keep_option, picture_option
+from virtuallog_lab.harness.options import Form, form_options, keep_option, picture_option
 from virtuallog_server.cli.common.limits import ENTRY_BYTES_MAX
 from virtuallog_server.cli.common.options import json_option, page_option
 

@@ -20,7 +20,8 @@ from virtuallog_lab.bench import reconfigure as swaps
 from virtuallog_lab.bench.matrix_page import swap_page
 from virtuallog_lab.bench.targets import ZOOKEEPER, choose
 from virtuallog_lab.harness.machine import Machine
-from virtuallog_lab.harness.report import Form, tell
+from virtuallog_lab.harness.options import Form
+from virtuallog_lab.harness.report import tell
 from virtuallog_lab.harness.trial import TrialLoad
 from virtuallog_lab.harness.zookeeper_ensemble import is_installed, open_ensemble
 from virtuallog_lab.workload.appends import Measurement, measure

@@ -24,8 +24,9 @@ from virtuallog_lab.bench.swaps import phase_spreads, swap_costs, swap_repeatedl
 from virtuallog_lab.bench.targets import Target
 from virtuallog_lab.experiments.swaps.swap_picture import draw
 from virtuallog_lab.harness.machine import Machine
+from virtuallog_lab.harness.options import Form, form_options, keep_option, picture_option
 from virtuallog_lab.harness.program import run_to_end
-from virtuallog_lab.harness.report import Form, Report, Table, form_options, keep_option, picture_option, tell
+from virtuallog_lab.harness.report import Report, Table, tell
 from virtuallog_lab.harness.trial import OBSERVED, Evidence, TrialLoad, run_trial, temporary_cluster
 from virtuallog_lab.workload.latencies import SPREAD_COLUMNS, Spread
 
