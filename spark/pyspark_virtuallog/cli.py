@@ -6,7 +6,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from importlib.metadata import EntryPoint
 from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import Any, Final
@@ -14,8 +13,7 @@ from typing import Any, Final
 import click
 
 from pyspark_virtuallog import commands
-from pyspark_virtuallog.spark_errors import explained
-from virtuallog_server.cli.program import ENTRY_POINTS, load, refusing
+from virtuallog_server.cli.program import load, refusing
 
 _NAMES: Final = tuple(sorted(module.name for module in iter_modules(commands.__path__)))
 _PACKAGES: Final = ("pyspark", "pandas", "pyarrow", "fsspec", "numpy")
@@ -34,9 +32,11 @@ class Jobs(click.Group):
             return None
         if missing := [package for package in _PACKAGES if find_spec(package) is None]:
             return refusing(name, f"needs {', '.join(missing)}: pip install 'virtuallog[spark]'")
-        return load(EntryPoint(name, f"{commands.__name__}.{name}:{name}", ENTRY_POINTS))
+        return load(name, f"{commands.__name__}.{name}:{name}")
 
     def invoke(self, context: click.Context) -> Any:
+        from pyspark_virtuallog.spark_errors import explained
+
         with explained(), _ended_by_sigterm():
             return super().invoke(context)
 

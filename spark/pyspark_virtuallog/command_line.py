@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
-from pyspark_virtuallog.session import LOCAL
-
+LOCAL: Final = "local[*]"
+"""`pyspark_virtuallog.session.LOCAL`, which `--help` must not import."""
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 

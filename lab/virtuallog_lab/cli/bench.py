@@ -1,33 +1,14 @@
-"""`virtuallog bench`."""
+"""`virtuallog bench`. `bench_job.py` does the work, and is imported when a command runs."""
 
 from __future__ import annotations
 
-import sys
-import tempfile
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import click
-import trio
 
-from virtuallog.client.cluster_file import ClusterFile, read_cluster_file
-from virtuallog.connect import connect, open_services_to
-from virtuallog.contract.batch import ENTRY_BYTES_MAX
-from virtuallog.runtime.clock import SystemClock
-from virtuallog_lab.bench import matrix_picture
-from virtuallog_lab.bench import reconfigure as swaps
-from virtuallog_lab.bench.matrix_page import swap_page
-from virtuallog_lab.bench.targets import ZOOKEEPER, choose, target_names
-from virtuallog_lab.harness.machine import Machine
-from virtuallog_lab.harness.report import Form, form_options, keep_option, picture_option, tell
-from virtuallog_lab.harness.trial import TrialLoad
-from virtuallog_lab.harness.zookeeper_ensemble import is_installed, open_ensemble
-from virtuallog_lab.workload.appends import Measurement, measure
-from virtuallog_server.cli.common.options import echo_json, json_option, page_option
-from virtuallog_server.local_cluster.supervisor import open_local_cluster
-from virtuallog_server.process.process import SWITCH_SECONDS
-from virtuallog_server.report import made_now, this_command, write
+from virtuallog_lab.harness.options import Form, form_options, keep_option, picture_option
+from virtuallog_server.cli.common.limits import ENTRY_BYTES_MAX
+from virtuallog_server.cli.common.options import json_option, page_option
 
 
 @click.group()
@@ -77,44 +58,9 @@ def append(
     Example:
         virtuallog bench append --outstanding 1,64,256 --size 100 --seconds 5
     """
-    sys.setswitchinterval(SWITCH_SECONDS)
-    trio.run(_measure_all, outstanding, size, seconds, loglet, read_cluster_file(cluster) if cluster else None, as_json)
+    from virtuallog_lab.cli import bench_job
 
-
-async def _measure_all(
-    outstanding: list[int], size: int, seconds: float, loglet: str | None, cluster: ClusterFile | None, as_json: bool
-) -> None:
-    async with _own_cluster(loglet) if cluster is None else _as_it_is(cluster) as measured, connect(measured) as log:
-        if cluster is not None and loglet is not None:
-            await log.reconfig_extend(loglet)
-        for number in outstanding:
-            _show(await measure(log.append, SystemClock(), number, size, seconds), as_json)
-
-
-@asynccontextmanager
-async def _own_cluster(loglet: str | None) -> AsyncIterator[ClusterFile]:
-    with tempfile.TemporaryDirectory(prefix="virtuallog-bench-") as folder:
-        async with (
-            open_local_cluster(Path(folder), base_port=0, loglet=loglet or "native") as cluster,
-            open_services_to(cluster.file) as services,
-        ):
-            await cluster.wait_ready(services)
-            yield cluster.file
-
-
-@asynccontextmanager
-async def _as_it_is(cluster: ClusterFile) -> AsyncIterator[ClusterFile]:
-    yield cluster
-
-
-def _show(measurement: Measurement, as_json: bool) -> None:
-    if as_json:
-        echo_json(measurement.plain())
-    else:
-        click.echo(
-            f"{measurement.outstanding:>5} outstanding, {measurement.bytes} bytes: "
-            f"{measurement.ops_per_s:>10,.0f} appends/s   p50 {measurement.p50_ms:.2f} ms   p99 {measurement.p99_ms:.2f} ms"
-        )
+    bench_job.append(outstanding, size, seconds, loglet, cluster, as_json)
 
 
 @bench.command()
@@ -172,43 +118,18 @@ def reconfigure(
     Example:
         virtuallog bench reconfigure --kind native --kind paxos --swaps 5 --picture /tmp/swaps.png
     """
-    wanted = target_names() if is_all else names
-    machine, load = Machine.look(), TrialLoad(writers=outstanding, entry_bytes=size)
-    outcome = trio.run(_swap, wanted, count, zookeeper, load, window, keep, machine)
-    if picture is not None:
-        matrix_picture.draw(outcome.matrix, f"{outcome.report.title}; {machine}", picture)
-        tell(f"picture: {picture}")
-    if page is not None:
-        write(
-            swap_page(outcome, this_command(), made_now()),
-            page,
-        )
-        tell(f"page: {page}")
-    outcome.report.publish(form)
+    from virtuallog_lab.cli import bench_job
+    from virtuallog_lab.harness.trial import TrialLoad
 
-
-async def _swap(
-    names: Sequence[str],
-    count: int,
-    zookeeper: str | None,
-    load: TrialLoad,
-    window_seconds: float,
-    keep: Path | None,
-    machine: Machine,
-) -> swaps.SwapMatrixOutcome:
-    async with _zookeeper(zookeeper, names) as hosts:
-        targets = choose(names, hosts)
-        plan = swaps.SwapMatrixPlan(targets=targets, swaps=count, load=load, window_seconds=window_seconds, keep=keep)
-        tell(f"{plan.total} swaps between {', '.join(target.name for target in targets)}")
-        return await swaps.run(plan, machine)
-
-
-@asynccontextmanager
-async def _zookeeper(hosts: str | None, names: Sequence[str]) -> AsyncIterator[str | None]:
-    """The addresses of an ensemble, if one is there or can be, and is wanted."""
-    if hosts is not None or not is_installed() or (names and ZOOKEEPER not in names):
-        yield hosts
-        return
-    with tempfile.TemporaryDirectory(prefix="virtuallog-bench-zookeeper-") as folder:
-        async with open_ensemble(Path(folder)) as started:
-            yield started
+    bench_job.reconfigure(
+        names=names,
+        is_all=is_all,
+        count=count,
+        zookeeper=zookeeper,
+        load=TrialLoad(writers=outstanding, entry_bytes=size),
+        window_seconds=window,
+        page=page,
+        picture=picture,
+        keep=keep,
+        form=form,
+    )

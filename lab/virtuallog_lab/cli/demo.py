@@ -1,35 +1,18 @@
-"""`virtuallog demo`."""
+"""`virtuallog demo`. `demo_job.py` does the work, and is imported when the command runs."""
 
 from __future__ import annotations
 
-import sys
-import tempfile
 from pathlib import Path
 
 import click
-import trio
-from rich.console import Console
-
-from virtuallog.connect import open_services_to
-from virtuallog.plugins import loglet_providers
-from virtuallog.runtime.clock import SystemClock
-from virtuallog_lab.demo.demonstration import LOG_NODES, NODES, Demonstration, DemoOutcome
-from virtuallog_lab.demo.page import RIGHT, demo_page
-from virtuallog_lab.demo.picture import draw
-from virtuallog_lab.harness.machine import Machine
-from virtuallog_server.cli.common.failures import Failure
-from virtuallog_server.local_cluster.supervisor import open_local_cluster
-from virtuallog_server.process.process import SWITCH_SECONDS
-from virtuallog_server.report import made_now, this_command, write
 
 
 @click.command()
 @click.option(
     "--picture",
-    default=Path("virtuallog-demo.png"),
-    show_default=True,
     type=click.Path(path_type=Path, dir_okay=False),
-    help="File for the picture.",
+    metavar="FILE.png",
+    help="Draw a picture as well; needs the extra virtuallog[lab].",
 )
 @click.option(
     "--page",
@@ -39,7 +22,7 @@ from virtuallog_server.report import made_now, this_command, write
     help="File for the page: all results of the demo, in one HTML file.",
 )
 @click.option("--phase", default=2.0, show_default=True, type=click.FloatRange(0.2, 60), help="Seconds between steps.")
-def demo(picture: Path, page: Path, phase: float) -> None:
+def demo(picture: Path | None, page: Path, phase: float) -> None:
     """Swap everything under a log that is in use, and check that no client noticed.
 
     Starts three nodes and three log servers on this machine, runs a workload in which every entry is numbered, moves the log
@@ -51,49 +34,6 @@ def demo(picture: Path, page: Path, phase: float) -> None:
     Example:
         virtuallog demo --page /tmp/demo.html --picture /tmp/demo.png
     """
-    sys.setswitchinterval(SWITCH_SECONDS)
-    machine = Machine.look()
-    outcome = trio.run(_run, phase)
-    write(demo_page(outcome, loglet_providers(), machine, this_command(), made_now()), page)
-    draw(outcome, picture)
-    click.echo(f"page: {page}\npicture: {picture}")
-    _give_verdict(outcome)
+    from virtuallog_lab.cli import demo_job
 
-
-async def _run(phase: float) -> DemoOutcome:
-    with tempfile.TemporaryDirectory(prefix="virtuallog-demo-") as folder:
-        click.echo("starting three nodes and three log servers")
-        async with open_local_cluster(Path(folder), NODES, LOG_NODES, base_port=0) as cluster:
-            async with open_services_to(cluster.file) as services:
-                await cluster.wait_ready(services)
-            cluster.write_file()
-            story = Demonstration(cluster, click.echo, phase)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(_show_progress, story)
-                outcome = await story.run()
-                nursery.cancel_scope.cancel()
-            return outcome
-
-
-async def _show_progress(story: Demonstration) -> None:
-    """A counter on stderr, if that is a terminal."""
-    console, clock = Console(stderr=True), SystemClock()
-    if not console.is_terminal:
-        return
-    with console.status("") as status:
-        while True:
-            status.update(f"{story.workload.acknowledged:,} entries acknowledged")
-            await clock.sleep(0.1)
-
-
-def _give_verdict(outcome: DemoOutcome) -> None:
-    verdict, slowest = outcome.verdict, outcome.workload.slowest_seconds
-    click.echo(
-        f"{outcome.workload.acknowledged:,} entries acknowledged, {verdict.entries:,} in the log; "
-        f"the slowest append took {slowest:.2f} s"
-    )
-    for problem in verdict.problems:
-        click.echo(f"    {problem}", err=True)
-    if verdict.problems:
-        raise Failure("the log is wrong: see above")
-    click.echo(f"verdict: {RIGHT.lower()}")
+    demo_job.run(picture, page, phase)

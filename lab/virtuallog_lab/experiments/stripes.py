@@ -20,7 +20,8 @@ import click
 
 from virtuallog_lab.experiments.stripes_model import Assumptions, Model, Point
 from virtuallog_lab.harness.machine import Machine
-from virtuallog_lab.harness.report import Form, Report, Table, form_options, picture_option, tell
+from virtuallog_lab.harness.options import Form, form_options, picture_option
+from virtuallog_lab.harness.report import Report, Table, tell
 
 PAPER: Final = {1: 35_000, 30: 950_000, 40: 1_020_000}
 """Appends a second of 1 KB, read off figure 10."""

@@ -8,20 +8,18 @@ may be the fault of a busy machine, and says so in its table.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final
 
 import attrs
 import click
 
 from virtuallog_lab.harness.machine import Machine
+from virtuallog_lab.harness.options import Form
 
-Form: TypeAlias = Literal["text", "markdown", "json"]
 TEXT_COLUMNS: Final = 120
 """Width of tables that go into a file."""
-FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 @attrs.frozen
@@ -86,30 +84,6 @@ class Report:
     def _show_json(self) -> None:
         found = {"machine": attrs.asdict(self.machine), **self.plain, "problems": list(self.problems)}
         click.echo(json.dumps(found))
-
-
-def form_options(function: FunctionT) -> FunctionT:
-    """`--json` and `--markdown`, as an argument `form`."""
-    text = click.option("--text", "form", flag_value="text", default=True, hidden=True, type=str)
-    markdown = click.option(
-        "--markdown", "form", flag_value="markdown", help="Tables for docs/results/measurements.md."
-    )
-    as_json = click.option("--json", "form", flag_value="json", help="One JSON object, and nothing else on stdout.")
-    return text(markdown(as_json(function)))
-
-
-picture_option = click.option(
-    "--picture",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE.png",
-    help="Draw what happened.",
-)
-keep_option = click.option(
-    "--keep",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Put the cluster there, and leave it: the nodes' logs say what they thought. Without it, all is removed.",
-)
 
 
 def tell(text: str) -> None:

@@ -1,12 +1,13 @@
-"""The group of all commands. Those of other packages come through the entry-point group `virtuallog.commands`.
+"""The group of all commands. Other packages add theirs through the entry-point group `virtuallog.commands`.
 
-A command's module is imported when the command is called, or when all are listed: what one command needs, others shall
-not wait for.
+A command's definition is imported when the command is called, or when all are listed; its work only when it runs.
 """
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points
+from copy import copy
+from functools import wraps
+from pkgutil import resolve_name
 from typing import Any, Final
 
 import click
@@ -16,57 +17,87 @@ from virtuallog_server.cli.common.failures import Failure, translated
 
 ENTRY_POINTS: Final = "virtuallog.commands"
 _MODULES: Final = {
-    "archive.archive": ("archive",),
-    "cluster.certificates": ("certificates",),
-    "cluster.database": ("database",),
-    "cluster.explain": ("explain",),
-    "cluster.membership": ("node",),
-    "cluster.metastore": ("metastore",),
-    "cluster.nodes": ("up", "serve", "status"),
-    "log.append": ("append",),
-    "log.chain": ("chain", "reconfigure", "truncate", "seal"),
-    "log.read": ("read", "tail", "trim"),
-    "paxos_log.paxos_log": ("paxos-log",),
+    "append": ("append",),
+    "archive": ("archive",),
+    "certificates": ("certificates",),
+    "chain": ("chain", "reconfigure", "truncate", "seal"),
+    "database": ("database",),
+    "explain": ("explain",),
+    "metastore": ("metastore",),
+    "node": ("node",),
+    "nodes": ("up", "serve", "status"),
+    "paxos_log": ("paxos-log",),
+    "read": ("read", "tail", "trim"),
 }
-"""Module of this package -> the commands in it."""
+"""Module of `virtuallog_server.cli.commands` -> the commands in it."""
 _OWN: Final = {
-    name: EntryPoint(name, f"virtuallog_server.cli.{module}:{name.replace('-', '_')}", ENTRY_POINTS)
+    name: f"virtuallog_server.cli.commands.{module}:{name.replace('-', '_')}"
     for module, names in _MODULES.items()
     for name in names
 }
+"""Command -> "module:object"."""
 
 
 class Program(click.Group):
-    """Loads commands when they are asked for, and turns errors into exit codes."""
+    """Loads a command when it is needed, and turns errors into exit codes."""
 
     def list_commands(self, context: click.Context) -> list[str]:
+        """Names of all commands, also of other packages."""
         return sorted({*_OWN, *_plugged_in()})
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """The command of this name. None if there is none."""
         found = _OWN.get(name) or _plugged_in().get(name)
-        return load(found) if found else None
+        return with_log(load(name, found)) if found else None
 
     def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
+        """Parse the arguments."""
         with translated():
             return super().make_context(*arguments, **extra)
 
     def invoke(self, context: click.Context) -> Any:
+        """Run the command."""
         with translated():
             return super().invoke(context)
 
 
-def load(found: EntryPoint) -> click.Command:
-    """The command; one that cannot be loaded says so when it is run, and spoils no other."""
+def load(name: str, place: str) -> click.Command:
+    """Import the command at `place`, "module:object".
+
+    If that fails, return one that prints the reason when it runs, so that the others still work.
+    """
     try:
-        command = found.load()
+        command = resolve_name(place)
     except (ImportError, AttributeError) as error:
-        return refusing(found.name, remedy(error) or f"{found.value} cannot be loaded: {error}")
+        return refusing(name, remedy(error) or f"{place} cannot be loaded: {error}")
     assert isinstance(command, click.Command)
     return command
 
 
+def with_log(command: click.Command) -> click.Command:
+    """A copy of a command that sends warnings to stderr while it runs. `--help` does not import the library for that."""
+    made = copy(command)
+    if isinstance(command, click.Group):
+        find = command.get_command
+        setattr(made, "get_command", lambda context, name: (found := find(context, name)) and with_log(found))  # noqa: B010
+    elif command.callback is not None:
+        made.callback = _after_log_setup(command.callback)
+    return made
+
+
+def _after_log_setup(callback: Any) -> Any:
+    @wraps(callback)
+    def run(*arguments: Any, **options: Any) -> Any:
+        from virtuallog_server.process import log_output
+
+        log_output.configure("warning")  # `serve` sets levels of its own
+        return callback(*arguments, **options)
+
+    return run
+
+
 def refusing(name: str, reason: str) -> click.Command:
-    """A command that fails with this reason, whatever options it is given."""
+    """A command that takes any options and fails with this reason."""
 
     def refuse() -> None:
         raise Failure(reason)
@@ -75,8 +106,11 @@ def refusing(name: str, reason: str) -> click.Command:
     return click.Command(name, callback=refuse, short_help=reason, context_settings=anything)
 
 
-def _plugged_in() -> dict[str, EntryPoint]:
-    return {found.name: found for found in entry_points(group=ENTRY_POINTS)}
+def _plugged_in() -> dict[str, str]:
+    """Commands of other packages, and ours that are entry points: name -> "module:object"."""
+    from importlib.metadata import entry_points
+
+    return {found.name: f"{found.module}:{found.attr}" for found in entry_points(group=ENTRY_POINTS)}
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -95,10 +129,7 @@ def main() -> None:
     \b
     Exit codes:
         0  done
-        1  failed: doing the same again will fail again
+        1  failed: the same command will fail again
         2  wrong usage
-        3  unavailable: not enough nodes answered; what was asked for may have happened
+        3  unavailable: not enough nodes answered; the request may have been carried out
     """
-    from virtuallog_server.process import log_output
-
-    log_output.configure("warning")  # `serve` has levels of its own

@@ -27,8 +27,10 @@ from virtuallog_database.control.wire import INTERFACES
 from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
 from virtuallog_loglets.archive.origin import Origin, claim_origin, read_origin
 from virtuallog_server.config.node_config import NodeConfig
+from virtuallog_server.node.health import rpc_identity
 from virtuallog_server.node.identity_fence import ANSWER_SECONDS
-from virtuallog_server.node.node import Node, NodePorts, rpc_identity
+from virtuallog_server.node.node import Node
+from virtuallog_server.node.ports import NodePorts
 from virtuallog_server.storage.data_directory import open_data_directory
 from virtuallog_server.storage.identity import Identity
 
@@ -76,12 +78,13 @@ async def assemble_node(config: NodeConfig, connect: Connect) -> AsyncIterator[A
         # The system's own: passwords of sessions and nonces come from it, and from those that somebody has seen he must not be
         # able to tell the next one, as he could after some hundred numbers of Python's generator.
         clock, source = SystemClock(), random.SystemRandom()
+        nonce = source.randbytes(16)
         providers, metastore = loglet_providers(), metastore_provider()
         handlers: dict[type[Request[Any]], Handler] = {}  # filled below: a node calls itself through its own services
         interfaces = [*all_interfaces(providers, metastore), *INTERFACES]
         services = RpcServices(
             interfaces, book.find, connect, clock, source,
-            node=config.node, handlers=handlers, identity=lambda: rpc_identity(node),
+            node=config.node, handlers=handlers, identity=partial(rpc_identity, identity, config.versions, nonce),
         )  # fmt: skip
         ports = NodePorts(
             services=services,
@@ -93,7 +96,7 @@ async def assemble_node(config: NodeConfig, connect: Connect) -> AsyncIterator[A
             origin=partial(_origin, config.origin),
             claim_origin=partial(_claim_origin, config.origin),
             stores_present=data.present,
-            nonce=source.randbytes(16),
+            nonce=nonce,
             who_is_at=partial(services.who_is_at, timeout_seconds=ANSWER_SECONDS),
         )
         node = Node(ports, config, identity, providers=providers, metastore=metastore, on_register=book.learn)

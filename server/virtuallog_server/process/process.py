@@ -25,7 +25,7 @@ from virtuallog.rpc.security.credentials import Credentials
 from virtuallog.rpc.server import RpcServer
 from virtuallog.rpc.transport import tcp_connect
 from virtuallog_server.config.node_config import NodeConfig
-from virtuallog_server.node.node import Node, rpc_identity
+from virtuallog_server.node.node import Node
 from virtuallog_server.process import log_output
 from virtuallog_server.process.assembly import assemble_node
 from virtuallog_server.process.listeners import listen
@@ -105,7 +105,7 @@ async def _run(config: NodeConfig, started: Callable[[], None]) -> None:
             connections_max=allow_connections(config.connections_max), held_bytes_max=config.connections_bytes_max
         )
         server = RpcServer(
-            parts.handlers, parts.interfaces, lambda: rpc_identity(node), clock, limits, credentials, node.guard
+            parts.handlers, parts.interfaces, node.rpc_identity, clock, limits, credentials, node.guard
         )  # fmt: skip
         listeners = await listen(config.listen)
         consoles = await listen(config.console) if config.console else []

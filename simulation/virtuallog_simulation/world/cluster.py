@@ -31,7 +31,8 @@ from virtuallog_server.config.config_file import spell_config
 from virtuallog_server.config.node_config import NodeConfig
 from virtuallog_server.config.zookeeper_settings import ZooKeeperSettings
 from virtuallog_server.healing.policy_registry import DEFAULT
-from virtuallog_server.node.node import DATABASE, Node, NodePorts, rpc_identity
+from virtuallog_server.node.node import DATABASE, Node
+from virtuallog_server.node.ports import NodePorts
 from virtuallog_server.storage.identity import FormatPhase, Identity
 from virtuallog_simulation.world.machine import Disks, Machine, MachinePorts
 from virtuallog_simulation.world.observed_provider import ObservedMetaStoreProvider, all_observed
@@ -262,7 +263,7 @@ class Cluster:
         async with trio.open_nursery() as nursery:
             self.on_node(product, ports, nursery)
             await nursery.start(product.run)
-            ports.listen(product.handlers, lambda: rpc_identity(product), product.guard)
+            ports.listen(product.handlers, product.rpc_identity, product.guard)
 
     async def _find_origin(self) -> Origin | None:
         return self.origin

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from pyspark_virtuallog.archive.spark_executor import executor_on
 from pyspark_virtuallog.command_line import spark_options
-from pyspark_virtuallog.session import open_session
-from virtuallog.client.cluster_file import ClusterFile
-from virtuallog_loglets.archive.creation.data_files import DataFileSizes
-from virtuallog_loglets.archive.drivers.fsspec_files import absolute_url
-from virtuallog_server.cli.archive.archive_job import archive_segments, grace_option, run_and_show
-from virtuallog_server.cli.common.options import cluster_option, json_option
+from virtuallog_server.cli.common.options import cluster_option, grace_option, json_option
 
+if TYPE_CHECKING:
+    from virtuallog.client.cluster_file import ClusterFile
+
+FILE_BYTES: Final = 96 << 20
+"""Default of `virtuallog_loglets.archive.creation.data_files.DataFileSizes`, which `--help` must not import."""
 FILE_BYTES_MIN: Final = 64 << 10
 FILE_BYTES_MAX: Final = 1 << 30
 """Largest Parquet file: larger ones are of no use, and a task has one in memory."""
@@ -27,7 +26,7 @@ FILE_BYTES_MAX: Final = 1 << 30
     "--to", "url", metavar="URL", required=True, help="Where archives are: file:///mnt/archives, s3://bucket, ..."
 )
 @click.option(
-    "--file-bytes", type=click.IntRange(FILE_BYTES_MIN, FILE_BYTES_MAX), default=DataFileSizes().file_bytes, show_default=True,
+    "--file-bytes", type=click.IntRange(FILE_BYTES_MIN, FILE_BYTES_MAX), default=FILE_BYTES, show_default=True,
     help="Size of a file, uncompressed. A task has one in memory, encoded and as rows.",
 )  # fmt: skip
 @grace_option
@@ -50,6 +49,12 @@ def archive(
         virtuallog spark archive all --to file:///mnt/archives
         virtuallog spark archive 4.5fe7a0 --to s3://bucket/logs --master spark://host:7077 --conf spark.executor.memory=2g
     """
+    from pyspark_virtuallog.archive.spark_executor import executor_on
+    from pyspark_virtuallog.session import open_session
+    from virtuallog_loglets.archive.creation.data_files import DataFileSizes
+    from virtuallog_loglets.archive.drivers.fsspec_files import absolute_url
+    from virtuallog_server.cli.archive.archive_job import archive_segments, run_and_show
+
     place = absolute_url(url)
     with open_session("virtuallog archive", master=master, configuration=configuration) as spark:
         executor_factory, sizes = partial(executor_on, spark, cluster), DataFileSizes(file_bytes=file_bytes)

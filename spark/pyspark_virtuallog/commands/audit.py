@@ -8,16 +8,10 @@ from pathlib import Path
 
 import click
 
-from pyspark_virtuallog.audit.core.summary import summary
-from pyspark_virtuallog.audit.job import AuditSettings
-from pyspark_virtuallog.audit.job import audit as run
-from pyspark_virtuallog.audit.page import audit_page
 from pyspark_virtuallog.command_line import spark_options
-from pyspark_virtuallog.session import open_session
 from virtuallog_server.cli.common.failures import FAILED
 from virtuallog_server.cli.common.options import POSITION, cluster_path_option, echo_json, json_option, page_option
 from virtuallog_server.cli.common.progress_bar import progress_bar
-from virtuallog_server.report import made_now, this_command, write
 
 
 @click.command()
@@ -58,6 +52,11 @@ def audit(
     """
     if start is not None and stop is not None and start > stop:
         raise click.UsageError(f"--start {start} is behind --stop {stop}")
+    from pyspark_virtuallog.audit.core.summary import summary
+    from pyspark_virtuallog.audit.job import AuditSettings
+    from pyspark_virtuallog.audit.job import audit as run
+    from pyspark_virtuallog.session import open_session
+
     settings = AuditSettings(start=start, stop=stop, prefixes_max=top, depth=depth)
     with open_session("virtuallog audit", master=master, configuration=configuration) as spark, _told() as tell:
         findings = run(spark, cluster, settings, tell)
@@ -66,6 +65,9 @@ def audit(
     else:
         click.echo("\n".join(summary(findings)))
     if page is not None:
+        from pyspark_virtuallog.audit.page import audit_page
+        from virtuallog_server.report import made_now, this_command, write
+
         write(audit_page(findings, this_command(), made_now()), page)
     if findings.violations:
         raise click.exceptions.Exit(FAILED)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pyspark_virtuallog.command_line import spark_options
-from pyspark_virtuallog.compact.compaction import CompactionRequest, Tell
-from pyspark_virtuallog.compact.compaction import compact as run
-from pyspark_virtuallog.session import open_session
-from virtuallog.client.cluster_file import ClusterFile
-from virtuallog.contract.types import LogPosition
-from virtuallog_database.snapshots.compaction_manifest import Manifest
-from virtuallog_loglets.archive.drivers.fsspec_files import absolute_url
 from virtuallog_server.cli.common.options import POSITION, cluster_option, echo_json, json_option
 from virtuallog_server.cli.common.progress_bar import progress_bar
+
+if TYPE_CHECKING:
+    from pyspark_virtuallog.compact.compaction import Tell
+    from virtuallog.client.cluster_file import ClusterFile
+    from virtuallog_database.snapshots.compaction_manifest import Manifest
 
 
 @click.command()
@@ -49,6 +47,12 @@ def compact(
         virtuallog spark compact --to file:///mnt/compacted --work /var/tmp/compaction
         virtuallog spark compact --to s3://bucket/state --work /var/tmp/compaction --master spark://host:7077
     """
+    from pyspark_virtuallog.compact.compaction import CompactionRequest
+    from pyspark_virtuallog.compact.compaction import compact as run
+    from pyspark_virtuallog.session import open_session
+    from virtuallog.contract.types import LogPosition
+    from virtuallog_loglets.archive.drivers.fsspec_files import absolute_url
+
     wanted = CompactionRequest(
         cluster=cluster,
         url=absolute_url(url),

@@ -8,27 +8,22 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from random import SystemRandom
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import trio
 
-from pyspark_virtuallog.archive.spark_executor import SparkExecutor
-from pyspark_virtuallog.archive.tasks import Job
 from pyspark_virtuallog.command_line import spark_options
-from pyspark_virtuallog.restore.history import Tell
-from pyspark_virtuallog.restore.planner import RestoreRequest
-from pyspark_virtuallog.restore.restoration import Restored
-from pyspark_virtuallog.restore.restoration import restore as run
-from pyspark_virtuallog.session import open_session
-from virtuallog.contract.ports import Clock
-from virtuallog.contract.types import LogPosition
-from virtuallog_loglets.archive.creation.executor import ArchiveExecutor
-from virtuallog_loglets.archive.creation.segment_source import ReadableSegment
-from virtuallog_loglets.archive.drivers.files import Files
-from virtuallog_loglets.archive.drivers.fsspec_files import absolute_url
 from virtuallog_server.cli.common.options import POSITION, echo_json, json_option
 from virtuallog_server.cli.common.progress_bar import progress_bar
+
+if TYPE_CHECKING:
+    from pyspark_virtuallog.archive.tasks import Job
+    from pyspark_virtuallog.restore.history import Tell
+    from pyspark_virtuallog.restore.restoration import Restored
+    from virtuallog.contract.ports import Clock
+    from virtuallog_loglets.archive.creation.executor import ArchiveExecutor
+    from virtuallog_loglets.archive.creation.segment_source import ReadableSegment
+    from virtuallog_loglets.archive.drivers.files import Files
 
 
 def _parsed_time(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
@@ -103,6 +98,15 @@ def restore(
             raise click.BadParameter(f"there is no file {name}", param_hint="--from")
     if len(clusters) > 1:
         raise click.UsageError(f"one log at a time is restored, not those of {' and '.join(clusters)}")
+    import trio
+
+    from pyspark_virtuallog.archive.spark_executor import SparkExecutor
+    from pyspark_virtuallog.restore.planner import RestoreRequest
+    from pyspark_virtuallog.restore.restoration import restore as run
+    from pyspark_virtuallog.session import open_session
+    from virtuallog.contract.types import LogPosition
+    from virtuallog_loglets.archive.drivers.fsspec_files import absolute_url
+
     wanted = RestoreRequest(
         into=absolute_url(into),
         cluster=Path(clusters[0]) if clusters else None,

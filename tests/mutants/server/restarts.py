@@ -19,6 +19,7 @@ from virtuallog_server.config.zookeeper_settings import ZooKeeperSettings
 from virtuallog_server.diagnosis.core import database as explaining
 from virtuallog_server.diagnosis.core.database import DatabaseFacts
 from virtuallog_server.diagnosis.core.finding import Finding
+from virtuallog_server.node.health import NodeHealth
 from virtuallog_server.node.node import Node
 from virtuallog_simulation.world import cluster as simulated
 
@@ -29,7 +30,7 @@ LOST: Final = ["lost roles are told"]
 
 spelled_as_it_should = spell_config
 served_as_it_should = Node._serve_database
-failures_as_they_should = Node._failures
+failures_as_they_should = NodeHealth._failures
 replica_as_it_should = explaining._replica
 
 
@@ -54,15 +55,15 @@ async def database_opens_in_new_directories_only(self: Node, environment: NodeEn
     return await served_as_it_should(self, environment)
 
 
-@mutant(Node._failures, scenario="comeback", found_by=LOST)
-def database_that_is_off_is_no_failure(self: Node) -> list[str]:
+@mutant(NodeHealth._failures, scenario="comeback", found_by=LOST)
+def database_that_is_off_is_no_failure(self: NodeHealth) -> list[str]:
     """A node without the section is well, whatever its directory holds."""
     told = failures_as_they_should(self)
     return told if self.config.zookeeper else [each for each in told if not each.startswith("database:")]
 
 
-@mutant(Node._lost_roles, scenario="comeback", found_by=LOST)
-def roles_are_what_the_config_says(self: Node) -> frozenset[str]:
+@mutant(NodeHealth._lost_roles, scenario="comeback", found_by=LOST)
+def roles_are_what_the_config_says(self: NodeHealth) -> frozenset[str]:
     """The register, which loglets are planned by, is not compared."""
     return frozenset()
 

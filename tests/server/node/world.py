@@ -31,7 +31,8 @@ from virtuallog_loglets.archive.origin import Origin
 from virtuallog_loglets.memory import MemoryProvider
 from virtuallog_server.config.node_config import NodeConfig
 from virtuallog_server.database.role import STORE
-from virtuallog_server.node.node import Node, NodePorts
+from virtuallog_server.node.node import Node
+from virtuallog_server.node.ports import NodePorts
 from virtuallog_server.storage.identity import Identity
 from virtuallog_simulation.world.store_disk import SimulatedDirectory, StoreDisk
 

@@ -29,8 +29,8 @@ from virtuallog_lab.experiments.churn.report import draw, report
 from virtuallog_lab.experiments.churn.run import ChurnExperiment, ChurnFindings, ChurnPlan
 from virtuallog_lab.experiments.churn.sizes import SizeObserver
 from virtuallog_lab.harness.machine import Machine
+from virtuallog_lab.harness.options import Form, form_options, keep_option, picture_option
 from virtuallog_lab.harness.program import run_to_end
-from virtuallog_lab.harness.report import Form, form_options, keep_option, picture_option
 from virtuallog_lab.harness.trial import set_up_client
 from virtuallog_server.local_cluster import layout
 from virtuallog_server.local_cluster.supervisor import LocalCluster, open_local_cluster

@@ -24,8 +24,9 @@ from virtuallog_lab.experiments.contestants.pysyncobj import PySyncObjContestant
 from virtuallog_lab.experiments.contestants.sync_counts import can_count, syncs_per_thousand
 from virtuallog_lab.experiments.contestants.virtuallog_log import VirtualLogContestant
 from virtuallog_lab.harness.machine import Machine
+from virtuallog_lab.harness.options import Form, form_options
 from virtuallog_lab.harness.program import run_to_end
-from virtuallog_lab.harness.report import Form, Report, Table, form_options, middle_and_ends, tell
+from virtuallog_lab.harness.report import Report, Table, middle_and_ends, tell
 
 SYSTEMS = ("virtuallog", "etcd", "zookeeper", "PySyncObj")
 COUNT_OUTSTANDING, COUNT_SECONDS = 64, 2.0

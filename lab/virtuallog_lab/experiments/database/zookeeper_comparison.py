@@ -26,9 +26,10 @@ from virtuallog_lab.experiments.churn.churn import open_database_cluster
 from virtuallog_lab.experiments.contestants.debian import BUSY, debian_contestants, run_script
 from virtuallog_lab.experiments.database.report import OURS, THEIRS, DatabasePlan, DatabaseSample, draw, report
 from virtuallog_lab.harness.machine import Machine
+from virtuallog_lab.harness.options import Form, form_options, picture_option
 from virtuallog_lab.harness.orderer import ASKED, find_orderer
 from virtuallog_lab.harness.program import PeerError, run_to_end
-from virtuallog_lab.harness.report import Form, form_options, picture_option, tell
+from virtuallog_lab.harness.report import tell
 from virtuallog_server.process import log_output
 
 KEYS: Final = 100

@@ -41,8 +41,9 @@ from virtuallog_lab.experiments.failover.faults import (
 from virtuallog_lab.experiments.failover.network_namespaces import CLIENT, Network, open_network
 from virtuallog_lab.experiments.failover.report import draw, report
 from virtuallog_lab.harness.machine import Machine
+from virtuallog_lab.harness.options import Form, form_options, picture_option
 from virtuallog_lab.harness.program import run_to_end
-from virtuallog_lab.harness.report import Form, form_options, picture_option, tell
+from virtuallog_lab.harness.report import tell
 from virtuallog_lab.harness.trial import Evidence, Trial, TrialLoad, run_trial, set_up_client
 from virtuallog_server.config.config_file import spell_config
 from virtuallog_server.config.node_config import NodeConfig

@@ -28,8 +28,9 @@ import click
 from virtuallog_lab.experiments.failover.faults import FAULT_INJECTORS, InjectedFault, inject_repeatedly
 from virtuallog_lab.experiments.failover.report import draw, report
 from virtuallog_lab.harness.machine import Machine
+from virtuallog_lab.harness.options import Form, form_options, keep_option, picture_option
 from virtuallog_lab.harness.program import run_to_end
-from virtuallog_lab.harness.report import Form, form_options, keep_option, picture_option, tell
+from virtuallog_lab.harness.report import tell
 from virtuallog_lab.harness.trial import Evidence, TrialLoad, run_trial, temporary_cluster
 
 ORDERERS: Final = {"native": "sequencer", "paxos": "coordinator"}

@@ -25,7 +25,8 @@ from virtuallog_lab.experiments.growth.chain import ChainLook, extend_often
 from virtuallog_lab.experiments.growth.report import report
 from virtuallog_lab.experiments.growth.stages import Stage, Trimmed, grow
 from virtuallog_lab.harness.machine import Machine
-from virtuallog_lab.harness.report import Form, form_options, tell
+from virtuallog_lab.harness.options import Form, form_options
+from virtuallog_lab.harness.report import tell
 from virtuallog_lab.harness.trial import temporary_cluster
 from virtuallog_server.process import log_output
 

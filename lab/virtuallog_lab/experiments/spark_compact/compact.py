@@ -32,8 +32,8 @@ from virtuallog_lab.experiments.churn.sizes import SizeObserver
 from virtuallog_lab.experiments.spark_compact.report import report
 from virtuallog_lab.experiments.spark_compact.run import CompactionExperiment, CompactionFindings, CompactionPlan
 from virtuallog_lab.harness.machine import Machine
+from virtuallog_lab.harness.options import Form, form_options, keep_option
 from virtuallog_lab.harness.program import run_to_end
-from virtuallog_lab.harness.report import Form, form_options, keep_option
 from virtuallog_lab.harness.trial import set_up_client
 
 NO_OTHER_SNAPSHOTS: Final = "snapshot_seconds = 86400.0"

@@ -28,8 +28,8 @@ from virtuallog_lab.experiments.spark_scan.processes import ProcessObserver
 from virtuallog_lab.experiments.spark_scan.report import draw, report
 from virtuallog_lab.experiments.spark_scan.run import CLOCK, ScanExperiment, ScanFindings, ScanPlan
 from virtuallog_lab.harness.machine import Machine
+from virtuallog_lab.harness.options import Form, form_options, picture_option
 from virtuallog_lab.harness.program import run_to_end
-from virtuallog_lab.harness.report import Form, form_options, picture_option
 from virtuallog_lab.harness.trial import temporary_cluster
 
 CORES: Final = 2

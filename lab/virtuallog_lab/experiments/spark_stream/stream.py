@@ -34,8 +34,8 @@ from virtuallog_lab.experiments.spark_stream.query import Query
 from virtuallog_lab.experiments.spark_stream.report import report
 from virtuallog_lab.experiments.spark_stream.run import StreamExperiment, StreamFindings, StreamPlan
 from virtuallog_lab.harness.machine import Machine
+from virtuallog_lab.harness.options import Form, form_options, keep_option
 from virtuallog_lab.harness.program import run_to_end
-from virtuallog_lab.harness.report import Form, form_options, keep_option
 from virtuallog_lab.harness.trial import set_up_client
 
 KEYS: Final = 1000

@@ -28,8 +28,9 @@ from virtuallog_lab.bench.targets import ZOOKEEPER, choose
 from virtuallog_lab.experiments.swaps.delos_load import APPEND, READ, SteadyLoad
 from virtuallog_lab.experiments.swaps.delos_report import DelosOutcome, draw, report
 from virtuallog_lab.harness.machine import Machine
+from virtuallog_lab.harness.options import Form, form_options, keep_option, picture_option
 from virtuallog_lab.harness.program import run_to_end
-from virtuallog_lab.harness.report import Form, form_options, keep_option, picture_option, tell
+from virtuallog_lab.harness.report import tell
 from virtuallog_lab.harness.trial import extend, temporary_cluster
 from virtuallog_lab.harness.zookeeper_ensemble import is_installed, open_ensemble
 from virtuallog_lab.workload.verdict import judge_log

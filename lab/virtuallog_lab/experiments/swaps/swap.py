@@ -25,8 +25,9 @@ from virtuallog_lab.bench.swaps import swap_repeatedly
 from virtuallog_lab.bench.targets import Target
 from virtuallog_lab.experiments.swaps.swap_report import draw, report
 from virtuallog_lab.harness.machine import Machine
+from virtuallog_lab.harness.options import Form, form_options, keep_option, picture_option
 from virtuallog_lab.harness.program import run_to_end
-from virtuallog_lab.harness.report import Form, form_options, keep_option, picture_option, tell
+from virtuallog_lab.harness.report import tell
 from virtuallog_lab.harness.trial import OBSERVED, Evidence, TrialLoad, run_trial, temporary_cluster
 
 

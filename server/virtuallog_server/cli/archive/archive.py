@@ -1,14 +1,12 @@
-"""`virtuallog archive`: closed segments become Parquet files elsewhere, and nodes let go of their copies after a while.
+"""The work of `virtuallog archive`: archive closed segments, verify archives, put loglets back.
 
-The command reads, writes and verifies; the change of the chain is made by a node, which looks at the archive first. It may be
-killed anywhere and given again.
+The command reads, writes and verifies. A node changes the chain, and looks at the archive first. The command may be killed
+anywhere and repeated.
 """
 
 from __future__ import annotations
 
 from functools import partial
-
-import click
 
 from virtuallog.client.cluster_file import ClusterFile
 from virtuallog.connect import connect
@@ -22,52 +20,28 @@ from virtuallog_server.cli.archive.archive_job import (
     ArchivedSegment,
     archive_segments,
     at,
-    grace_option,
     provider_of,
     put,
     run_and_show,
     teller,
 )
 from virtuallog_server.cli.archive.segment_selection import each_segment
-from virtuallog_server.cli.common.options import cluster_option, json_option
 from virtuallog_server.cli.common.progress_bar import progress_bar
 
 
-@click.command()
-@click.argument("wanted", metavar="SEGMENT|all")
-@click.option("--to", "url", metavar="URL", help="Where archives are: file:///mnt/archives, s3://bucket/logs, ...")
-@grace_option
-@click.option("--verify-only", is_flag=True, help="Change nothing; read archives back, and compare them.")
-@click.option("--undo", is_flag=True, help="Put back the loglet that an archive took the place of, while it is there.")
-@cluster_option
-@json_option
-def archive(
-    cluster: ClusterFile, wanted: str, url: str | None, grace: float, verify_only: bool, undo: bool, as_json: bool
-) -> None:
-    """Keep closed segments as Parquet files on another filesystem, any that fsspec knows, instead of on nodes.
+def archive(cluster: ClusterFile, wanted: str, url: str, grace: float, as_json: bool) -> None:
+    """Archive the closed segments that `wanted` names below `url`; nodes keep their copies for `grace` seconds."""
+    run_and_show(partial(archive_segments, cluster, wanted, absolute_url(url), grace), as_json)
 
-    SEGMENT is an id that `virtuallog chain` shows; `all` means every closed segment that is none yet (with --verify-only and
-    --undo: every archive). Each is written, read back as a whole and compared with what the nodes have; only then does the
-    chain name it. Nodes drop their copies after the grace period. Reads and trims go on as before. All nodes, and whoever
-    reads, must be able to reach the URL; passwords belong to the configuration of fsspec, not into it.
 
-    It may be interrupted and repeated: what is written, and whole, is not written again.
+def verify(cluster: ClusterFile, wanted: str, as_json: bool) -> None:
+    """Read archives back, and compare them with the copies of nodes that are left."""
+    run_and_show(partial(_verify, cluster, wanted), as_json)
 
-    \b
-    Examples:
-        virtuallog archive all --to file:///mnt/archives
-        virtuallog archive all --verify-only
-        virtuallog archive 4.5fe7a0 --undo
-    """
-    if verify_only and undo:
-        raise click.UsageError("--verify-only and --undo exclude each other")
-    if (url is None) != (verify_only or undo):
-        raise click.UsageError("--to URL says where to; --verify-only and --undo go by the chain")
-    if url is not None:
-        work = partial(archive_segments, cluster, wanted, absolute_url(url), grace)
-    else:
-        work = partial(_undo if undo else _verify, cluster, wanted)
-    run_and_show(work, as_json)
+
+def undo(cluster: ClusterFile, wanted: str, as_json: bool) -> None:
+    """Put back the loglets that archives have replaced."""
+    run_and_show(partial(_undo, cluster, wanted), as_json)
 
 
 async def _verify(cluster: ClusterFile, wanted: str, done: list[ArchivedSegment]) -> None:
@@ -89,7 +63,7 @@ async def _verify(cluster: ClusterFile, wanted: str, done: list[ArchivedSegment]
 
 
 async def _undo(cluster: ClusterFile, wanted: str, done: list[ArchivedSegment]) -> None:
-    """One that cannot be put back keeps no other from that; it is told in the end."""
+    """Put back what can be put back, then raise the first refusal."""
     from virtuallog_loglets.archive.creation.archiver import config_to_put_back
 
     refused = list[VirtualLogError]()

@@ -1,13 +1,14 @@
-"""What commands that archive share: segment after segment is written, read back, compared and put into the chain by a node.
+"""Archiving of segments, for `virtuallog archive` and the commands of Spark.
 
-Who works on the files is up to the command: its own process, or tasks elsewhere (`virtuallog_loglets.archive.creation.executor`).
+One segment after the other is written, read back, compared and put into the chain by a node. The files are made by this
+process, or by tasks elsewhere: the command decides (`virtuallog_loglets.archive.creation.executor`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import click
@@ -21,7 +22,6 @@ from virtuallog.contract.chain import Segment
 from virtuallog.contract.errors import UnavailableError
 from virtuallog.contract.register import Register
 from virtuallog.contract.register import decode_untrusted as decode_register
-from virtuallog_loglets.archive.config import GRACE_SECONDS
 from virtuallog_loglets.archive.provider import KIND, ArchiveProvider
 from virtuallog_server.cli.archive.segment_selection import each_segment
 from virtuallog_server.cli.common.options import echo_json
@@ -31,22 +31,18 @@ if TYPE_CHECKING:
     from virtuallog_loglets.archive.creation.archiver import ExecutorFactory
     from virtuallog_loglets.archive.creation.data_files import DataFileSizes
 
-CommandT = TypeVar("CommandT", bound=Callable[..., Any])
-
-GRACE_SECONDS_MAX: Final = 10 * 365 * 86_400.0
-"""The time when it is over has to fit in a config, and in a clock."""
 CHANGE_SECONDS: Final = 60.0
-"""For a node to look at the archive, and to change the chain."""
+"""Timeout for a node to check the archive and change the chain."""
 
 
 @attrs.frozen(kw_only=True)
 class ArchivedSegment:
-    """What became of one segment."""
+    """Result for one segment."""
 
     was: str
-    """archived, verified, undone."""
+    """"archived", "verified" or "undone"."""
     segment: str
-    """Its id now."""
+    """Id of the segment after the change."""
     start: int
     stop: int | None
     url: str
@@ -54,28 +50,15 @@ class ArchivedSegment:
     entries: int = 0
     bytes: int = 0
     compared: bool = False
-    """With the copies of the nodes."""
-
-
-def grace_option(command: CommandT) -> CommandT:
-    """`--grace SECONDS`."""
-    return click.option(
-        "--grace",
-        type=float,
-        callback=lambda _context, _option, seconds: _checked_grace(seconds),
-        default=GRACE_SECONDS,
-        show_default=True,
-        metavar="SECONDS",
-        help="How long nodes keep their copies.",
-    )(command)
+    """True if the archive was compared with the copies of nodes."""
 
 
 def run_and_show(work: Callable[[list[ArchivedSegment]], Awaitable[None]], as_json: bool) -> None:
-    """Have it done, and tell what became of each segment, also of those that were done when it failed."""
+    """Run the work, and print the result of each segment, also of those that were done before a failure."""
     done = list[ArchivedSegment]()
     try:
         trio.run(work, done)
-    except BaseException:  # Ctrl-C, too: what is in the chain by now is told
+    except BaseException:  # also Ctrl-C: the chain has changed, and the user must see how
         if done:
             _show(done, as_json)
         raise
@@ -86,19 +69,19 @@ async def archive_segments(
     cluster: ClusterFile, wanted: str, url: str, grace: float, done: list[ArchivedSegment],
     executor_factory: ExecutorFactory | None = None, sizes: DataFileSizes | None = None,
 ) -> None:  # fmt: skip
-    """Archive the closed segments that the command means, below this URL.
+    """Archive closed segments below a URL.
 
     Args:
-        cluster: whose log.
-        wanted: a segment, or `all`.
-        url: where archives are.
-        grace: how long nodes keep their copies, in seconds.
-        done: is told what became of each, as it comes.
-        hire: who works on the files; None: this process.
-        sizes: how large files are; None: as large as they should be.
+        cluster: the nodes to ask.
+        wanted: the id of a segment, or `all`.
+        url: parent of all archives.
+        grace: seconds for which nodes keep their copies.
+        done: receives the result of each segment, as soon as there is one.
+        executor_factory: makes the executor that works on the files. None if this process does.
+        sizes: sizes of the files. None for the usual ones.
 
     Raises:
-        VirtualLogError: as `Archiver.run`, and what the node answers that is to change the chain.
+        VirtualLogError: as `Archiver.run`; or the node refused to change the chain.
     """
     from virtuallog_loglets.archive.creation.archiver import (  # Arrow takes a third of a second
         Archiver,
@@ -128,7 +111,7 @@ async def archive_segments(
 
 
 async def _is_there(log: VirtualLog, segment: Segment) -> bool:
-    """In the chain as it is now."""
+    """True if the newest chain has the segment."""
     return (await log.view.refresh()).chain.find(segment.id) is not None
 
 
@@ -137,12 +120,12 @@ def _is_hot(segment: Segment) -> bool:
 
 
 def at(register: Register, segment: Segment) -> Segment:
-    """What is there now; the first that is left if all of it was trimmed meanwhile."""
+    """The segment at the same place now. The first one left, if the whole segment was trimmed meanwhile."""
     return register.chain.segment_at(segment.start) or register.chain.segments[0]
 
 
 async def put(cluster: ClusterFile, log: VirtualLog, segment: Segment, kind: str, config: bytes, base: int) -> Register:
-    """Let a node change the chain. An answer that is lost is found in the chain."""
+    """Let a node change the chain. If its answer is lost, the chain shows if it has changed."""
     request = ReconfigModify(segment=segment.id, kind=kind, config=config, base=base)
     try:
         async with open_services_to(cluster) as services:
@@ -157,21 +140,14 @@ async def put(cluster: ClusterFile, log: VirtualLog, segment: Segment, kind: str
 
 
 def provider_of(log: VirtualLog) -> ArchiveProvider:
-    """What opens archives."""
+    """The provider that opens archives."""
     provider = log.view.provider(KIND)
     assert isinstance(provider, ArchiveProvider)
     return provider
 
 
-def _checked_grace(seconds: float) -> float:
-    """Click's own ranges let nan through."""
-    if not 0 <= seconds <= GRACE_SECONDS_MAX:
-        raise click.BadParameter(f"{seconds:g} is not from 0 to {GRACE_SECONDS_MAX:g} seconds, ten years")
-    return seconds
-
-
 def teller(bar: Any, segment: Segment) -> Any:
-    """For a bar, or None: shows up to which position of the segment something is done."""
+    """A callback that shows the position reached in a segment on the bar. It shows nothing if the bar is None."""
     if bar is None:
         return lambda what, position: None
     tasks: dict[str, Any] = {}

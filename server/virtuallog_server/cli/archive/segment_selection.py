@@ -1,7 +1,7 @@
-"""The closed segments that a command means, one after the other, while the chain goes on changing.
+"""Selection of the closed segments that a command names, one after the other, while the chain changes.
 
-What a command does with each may take an hour: trims drop some that it has not come to, or those that it is busy with, and nodes
-that are replaced give others new ids. So the chain is read again before each, and after an error.
+The work on one segment may take an hour. Meanwhile trims drop segments that are still to come, or the one at work, and
+replaced nodes give others new ids. So the chain is read again before each segment, and after an error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Work: TypeAlias = Callable[[Register, Segment], Awaitable[None]]
 
 
 def chosen(chain: Chain, wanted: str) -> Sequence[Segment]:
-    """The closed segments that the command means.
+    """The closed segments that `wanted` names.
 
     Raises:
         InvalidSettingError: there is no such segment.
@@ -35,10 +35,12 @@ def chosen(chain: Chain, wanted: str) -> Sequence[Segment]:
 
 
 async def each_segment(log: VirtualLog, wanted: str, means: Means, work: Work) -> None:
-    """Have the work done for each, in order. Of `all`, those that `means` says; one that left the chain meanwhile is none of them.
+    """Run `work` on each closed segment that `wanted` names, in order.
+
+    With `all`, on those that `means` accepts; a segment that left the chain meanwhile is skipped.
 
     Raises:
-        VirtualLogError: what the work raises for a segment that is still in the chain.
+        VirtualLogError: the work failed on a segment that is still in the chain.
     """
     if wanted != ALL:
         register = await log.view.refresh()
@@ -57,5 +59,5 @@ async def each_segment(log: VirtualLog, wanted: str, means: Means, work: Work) -
 
 
 def _next(register: Register, done: int, means: Means) -> Segment | None:
-    """From this position on."""
+    """The first accepted segment that starts at `done` or later. None if there is none."""
     return next((segment for segment in chosen(register.chain, ALL) if segment.start >= done and means(segment)), None)

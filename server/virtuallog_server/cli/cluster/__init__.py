@@ -1,1 +1,1 @@
-"""Commands on a cluster: `up`, `serve`, `status`, `node`, `metastore`, `database`, `certificates`, `explain`. Imports the common parts and what each command runs."""
+"""The work of the commands on a cluster: `up`, `serve`, `status`, `node`, `metastore`, `database`, `certificates`, `explain`. Imports the common parts."""

@@ -1,4 +1,4 @@
-"""Commands about the database that stands on the log. A server of it does the work."""
+"""The work of `virtuallog database`. A server of the database carries it out."""
 
 from __future__ import annotations
 
@@ -30,34 +30,22 @@ from virtuallog_database.control.messages import (
 from virtuallog_database.control.wire import DATABASE
 from virtuallog_server.cli.common.failures import FAILED
 from virtuallog_server.cli.common.node_discovery import with_all_nodes
-from virtuallog_server.cli.common.options import POSITION, cluster_option, echo_json, json_option
+from virtuallog_server.cli.common.options import echo_json
 from virtuallog_server.database.ownership import put_guard
 from virtuallog_server.diagnosis.collector import gather_database
 from virtuallog_server.diagnosis.core.database import DatabaseFacts, findings, problems
 
 REFUSED: Final = "refused"
-"""The state of a replica whose role is closed for good on its node."""
+"""State of a replica whose role is closed for good on its node."""
 
 
-@click.group()
-def database() -> None:
-    """Look after the replicated tree that ZooKeeper's clients use."""
-
-
-@database.command()
-@cluster_option
-@json_option
 def status(cluster: ClusterFile, as_json: bool) -> None:
-    """Show every replica: how far it is, its newest snapshot, and for whom the log is kept.
+    """Print the state of all replicas, and what is wrong.
 
-    A row for each node that runs a replica, and for each that should: the view of the database counts on it. Ends with 1 if a
-    replica of the view is served by no node, or a node has been a server and is none any more; else with 0.
-
-    \b
-    Example:
-        virtuallog database status
+    Raises:
+        click.exceptions.Exit: something is wrong.
     """
-    facts = trio.run(_ask_everybody, cluster)
+    facts = trio.run(_ask_all, cluster)
     rows = {node: _plain(facts.answers.get(node)) for node in facts.concerned}
     lacking = problems(findings(facts))
     if as_json:
@@ -83,59 +71,23 @@ def _show(rows: Mapping[NodeId, Mapping[str, Any]], lacking: Sequence[str]) -> N
         console.print(line, soft_wrap=True, markup=False)
 
 
-@database.command()
-@click.argument("name")
-@click.argument("position", type=POSITION)
-@click.option("--seconds", default=0.0, type=click.FloatRange(0), help="Dropped after so long.  [default: never]")
-@cluster_option
 def hold(cluster: ClusterFile, name: str, position: int, seconds: float) -> None:
-    """Keep the log from POSITION on, whatever the database needs itself, until it is released; again: renew it.
-
-    \b
-    Example:
-        virtuallog database hold backup 1200 --seconds 3600
-    """
+    """Place or renew a hold on the log; it is dropped after `seconds`, or never if that is 0."""
     _do(cluster, PlaceHold(name=name, position=position, milliseconds=round(seconds * 1000)))
 
 
-@database.command()
-@click.argument("name")
-@cluster_option
 def release(cluster: ClusterFile, name: str) -> None:
-    """Drop a hold.
-
-    \b
-    Example:
-        virtuallog database release backup
-    """
+    """Drop a hold."""
     _do(cluster, ReleaseHold(name))
 
 
-@database.command()
-@click.argument("replica")
-@cluster_option
 def eject(cluster: ClusterFile, replica: str) -> None:
-    """Keep the log for a replica no longer, since it does not come back. REPLICA is its name, as `status` has it.
-
-    \b
-    Example:
-        virtuallog database eject 3-5f0c2a7be41d9c36
-    """
+    """Stop keeping the log for a replica."""
     _do(cluster, EjectReplica(replica))
 
 
-@database.command()
-@cluster_option
-@json_option
 def checksum(cluster: ClusterFile, as_json: bool) -> None:
-    """Have all replicas compare their states, at one position of the log, and print it.
-
-    A replica whose state is not that of the majority stops; `virtuallog status` says so a little later.
-
-    \b
-    Example:
-        virtuallog database checksum
-    """
+    """Let all replicas compare their states, and print the position of that."""
     compared = trio.run(_ask_one, cluster, CompareChecksums())
     if as_json:
         echo_json({"position": compared.position})
@@ -143,68 +95,25 @@ def checksum(cluster: ClusterFile, as_json: bool) -> None:
         click.echo(compared.position)
 
 
-@database.command()
-@click.option("--put", "puts", multiple=True, metavar="KEY=VALUE", help="In hexadecimal; repeatable.")
-@click.option("--delete", "deletes", multiple=True, metavar="KEY", help="In hexadecimal; repeatable.")
-@click.option("--yes", is_flag=True, help="You know what you are doing.")
-@cluster_option
-def brain_doctor(cluster: ClusterFile, puts: tuple[str, ...], deletes: tuple[str, ...], yes: bool) -> None:
-    """Write to the local store of every replica, past everything that gives it a meaning: for emergencies.
+def write_raw(cluster: ClusterFile, puts: Sequence[str], deletes: Sequence[str], yes: bool) -> None:
+    """Write to the local store of every replica.
 
-    The writes are one entry of the log, so all replicas make them at the same position.
-
-    \b
-    Example:
-        virtuallog database brain-doctor --delete 006c65617365 --yes
+    Raises:
+        click.UsageError: a key or value is not hexadecimal, or `yes` is missing.
     """
     writes = [_write(*_split(put)) for put in puts] + [_write(key, None) for key in deletes]
-    if not writes:
-        raise click.UsageError("nothing to write: --put KEY=VALUE, --delete KEY")
     if not yes:
         raise click.UsageError("this changes the state past all checks; say --yes")
     _do(cluster, WriteRaw(writes=tuple(writes)))
 
 
-@database.command()
-@click.argument("engine")
-@cluster_option
-def enable(cluster: ClusterFile, engine: str) -> None:
-    """Let an engine take effect, on all replicas from one position of the log on; refused while a replica does not know it.
-
-    \b
-    Example:
-        virtuallog database enable lease
-    """
-    _do(cluster, SetEngine(name=engine, enabled=True))
+def set_engine(cluster: ClusterFile, name: str, *, enabled: bool) -> None:
+    """Let an engine take effect on all replicas, or no more."""
+    _do(cluster, SetEngine(name=name, enabled=enabled))
 
 
-@database.command()
-@click.argument("engine")
-@cluster_option
-def disable(cluster: ClusterFile, engine: str) -> None:
-    """Let an engine take effect no more.
-
-    \b
-    Example:
-        virtuallog database disable lease
-    """
-    _do(cluster, SetEngine(name=engine, enabled=False))
-
-
-@database.command()
-@click.option(
-    "--despite-entries", is_flag=True, help="Though the log has entries of others, which no longer append to it."
-)
-@cluster_option
 def guard(cluster: ClusterFile, despite_entries: bool) -> None:
-    """Let nobody but nodes and administrators append to the log from now on; this cannot be taken back.
-
-    Servers of the database do this by themselves, unless the log has entries that are none of a database.
-
-    \b
-    Example:
-        virtuallog database guard
-    """
+    """Let only nodes and administrators append to the log."""
     register = trio.run(_guard, cluster, despite_entries)
     click.echo(f"guarded since version {register.guarded} of the chain")
 
@@ -221,14 +130,14 @@ def _do(cluster: ClusterFile, request: Request[Any]) -> None:
     trio.run(_ask_one, cluster, request)
 
 
-async def _ask_everybody(cluster: ClusterFile) -> DatabaseFacts:
+async def _ask_all(cluster: ClusterFile) -> DatabaseFacts:
     cluster = await with_all_nodes(cluster)
     async with open_services_to(cluster, [DATABASE]) as services:
         return await gather_database(services, newest_register(await fetch_statuses(services, _nodes(cluster))))
 
 
 async def _ask_one(cluster: ClusterFile, request: Request[ReplyT]) -> ReplyT:
-    """See `client.call_any_replica`."""
+    """Send a request to any replica that answers (`client.call_any_replica`)."""
     cluster = await with_all_nodes(cluster)
     async with open_services_to(cluster, [DATABASE]) as services:
         return await client.call_any_replica(services, _nodes(cluster), request)
@@ -239,7 +148,7 @@ def _nodes(cluster: ClusterFile) -> list[NodeId]:
 
 
 def _plain(answer: Outcome[DatabaseStatus] | None) -> dict[str, Any]:
-    """None: of a node that the cluster does not have."""
+    """The answer as a row of the table. `answer` is None if the cluster has no such node."""
     match answer:
         case None:
             return {"state": "gone", "error": "the cluster has no such node"}
@@ -254,7 +163,7 @@ def _plain(answer: Outcome[DatabaseStatus] | None) -> dict[str, Any]:
 
 
 def _needs(rows: Mapping[NodeId, Mapping[str, Any]]) -> list[str]:
-    """Who keeps the log, by the replica that knows most."""
+    """Reasons why the log is kept, from the replica that is furthest; and the errors of nodes."""
     newest: Mapping[str, Any] = max(rows.values(), key=lambda row: row.get("cursor", -1), default={})
     lines = [f"the log may be trimmed up to {newest['allowed']}"] if "allowed" in newest else []
     lines += [f"replica {each['name']} needs it from {each['durable']} on" for each in newest.get("members", ())]

@@ -1,4 +1,4 @@
-"""Why the log is as it is: evidence that is gathered now, and what follows from it."""
+"""The work of `virtuallog explain`: gather evidence, draw conclusions, print both."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from virtuallog.contract.types import NodeId
 from virtuallog.plugins import loglet_providers, metastore_provider
 from virtuallog_server.cli.common.failures import FAILED, WrongUsage
 from virtuallog_server.cli.common.node_discovery import with_all_nodes
-from virtuallog_server.cli.common.options import cluster_option, echo_json, json_option
+from virtuallog_server.cli.common.options import echo_json
 from virtuallog_server.diagnosis.collector import gather, open_environment
 from virtuallog_server.diagnosis.core.conclusions import conclude
 from virtuallog_server.diagnosis.core.evidence import LogEvidence, SegmentFacts
@@ -28,21 +28,12 @@ _COLOURS: Final = {"WELL": "green", "NOTE": "cyan", "WEAK": "yellow", "TROUBLE":
 _TOPICS: Final = ", ".join(topic.value for topic in Topic)
 
 
-@click.command()
-@click.argument("subject", required=False)
-@cluster_option
-@json_option
 def explain(cluster: ClusterFile, subject: str | None, as_json: bool) -> None:
-    """Say why the log is as it is: who said so, what is in the way, who will do something about it, and when.
+    """Print what the evidence says about the subject: a topic, a segment, or everything if None.
 
-    SUBJECT is one of chain, append, tail, seal, trim, database; or a segment, by its id or any position in it. Without: everything.
-    Asks nodes and servers, and changes nothing. Ends with 0 if all is well, with 1 if something is amiss.
-
-    \b
-    Examples:
-        virtuallog explain
-        virtuallog explain append
-        virtuallog explain 3.5fe7a0 --json
+    Raises:
+        WrongUsage: there is no such topic, and it names no segment.
+        click.exceptions.Exit: not all is well.
     """
     topic, name = _parse(subject)
     picture = trio.run(_gather, cluster)
@@ -58,7 +49,7 @@ def explain(cluster: ClusterFile, subject: str | None, as_json: bool) -> None:
 
 
 def _parse(subject: str | None) -> tuple[Topic | None, int | SegmentId | None]:
-    """A topic, or what names a segment: a position in it, or its id."""
+    """The topic, or the position or id that names a segment. None for the one that is not given."""
     if subject is None:
         return None, None
     if subject in {topic.value for topic in Topic}:
@@ -75,7 +66,7 @@ async def _gather(cluster: ClusterFile) -> LogEvidence:
 
 
 def _find(picture: LogEvidence, name: int | SegmentId) -> Segment:
-    """The segment of that id, or the one that holds that position."""
+    """The segment with that id, or the one that holds that position."""
     chain = picture.register.chain
     found = chain.segment_at(name) if isinstance(name, int) else chain.find(name)
     if found is None:
@@ -86,7 +77,10 @@ def _find(picture: LogEvidence, name: int | SegmentId) -> Segment:
 
 
 def _is_shown(facts: SegmentFacts, picture: LogEvidence, topic: Topic | None, segment: Segment | None) -> bool:
-    """Whose evidence is wanted: of the segment asked for; of all, where all matter; else of the last one."""
+    """True if the evidence of this segment is printed.
+
+    That is the named segment, all segments if the topic concerns all, else the last one.
+    """
     if segment is not None:
         return facts.segment.id == segment.id
     return topic in {None, Topic.CHAIN, Topic.TRIM} or facts.segment.id == picture.register.chain.last.id
@@ -155,7 +149,7 @@ def _show_finding(console: Any, finding: Finding) -> None:
 
 
 def _show_evidence(console: Any, facts: SegmentFacts) -> None:
-    """Who said what, one line for each source: for whoever wants to conclude something else."""
+    """Print one line for each source, so that the reader can draw other conclusions."""
     from rich.markup import escape
 
     if not facts.evidence:

@@ -1,4 +1,4 @@
-"""Commands about the register itself: who decides it, and what to do when those are lost."""
+"""The work of `virtuallog metastore`: the members that decide the register, and recovery when they are lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from virtuallog_metastore.disaster_recovery.dump import DUMP_BYTES_MAX, Dump, de
 from virtuallog_server.cli.cluster.membership import ask, listed
 from virtuallog_server.cli.common.failures import Failure
 from virtuallog_server.cli.common.node_discovery import with_all_nodes
-from virtuallog_server.cli.common.options import cluster_option, echo_json, json_option, read_own_cluster
+from virtuallog_server.cli.common.options import echo_json, read_own_cluster
 from virtuallog_server.storage import register_import
 
 WARNING: Final = """this makes another cluster out of an exported register. Lost for good is
@@ -33,30 +33,8 @@ Import the same file for the same members on every node that is left, each while
 of them. Do it only if a majority of the MetaStore's members is gone for good; then say --force."""
 
 
-@click.group()
-def metastore() -> None:
-    """Look after the register that everything else is decided by."""
-
-
-@metastore.command()
-@click.option("--set", "wanted", metavar="ID,...", help="Let these nodes decide from now on.")
-@click.option("--seen", metavar="ID,...", help="With --set: the members that these take the place of.")
-@cluster_option
-@json_option
 def members(cluster: ClusterFile, wanted: str | None, seen: str | None, as_json: bool) -> None:
-    """Show who decides the register, and who of them answers; or change it.
-
-    A change is refused if the members are others by then than this command has seen, or than --seen says: so two operators do
-    not undo each other's changes. Drained nodes get no seat.
-
-    \b
-    Examples:
-        virtuallog metastore members
-        virtuallog metastore members --set 1,2,3
-        virtuallog metastore members --set 1,2,4 --seen 1,2,3
-    """
-    if seen is not None and wanted is None:
-        raise click.UsageError("--seen goes with --set")
+    """Print the members; with `wanted`, change them first."""
     if wanted is not None:
         before, after = trio.run(_set_members, cluster, _numbers(wanted), _numbers(seen) if seen else ())
         if not as_json:
@@ -76,25 +54,8 @@ def members(cluster: ClusterFile, wanted: str | None, seen: str | None, as_json:
     Console().print(table)
 
 
-@metastore.command(name="export")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.option(
-    "--data", type=click.Path(path_type=Path, file_okay=False, exists=True), help="Of a node that is stopped."
-)
-@click.option("--cluster", metavar="FILE", envvar="VIRTUALLOG_CLUSTER", show_envvar=True,
-              type=click.Path(path_type=Path, dir_okay=False), help="Of a cluster that runs.")  # fmt: skip
-@json_option
 def export(file: Path, data: Path | None, cluster: Path | None, as_json: bool) -> None:
-    """Write the newest register to a file, for disasters; once a day is often enough for most, after changes better.
-
-    From the cluster, or with --data from the directory of a member that is left when a majority of them is lost.
-
-    \b
-    Example:
-        virtuallog metastore export register-monday
-    """
-    if data is None and cluster is None:
-        raise click.UsageError("name the cluster (--cluster FILE) or a data directory (--data DIR)")
+    """Write the newest register to a file, from a stopped node's directory or from a cluster."""
     found = trio.run(_read, data, cluster)
     _write(file, found.encode())
     summary = _summary(found)
@@ -106,20 +67,8 @@ def export(file: Path, data: Path | None, cluster: Path | None, as_json: bool) -
         )
 
 
-@metastore.command(name="edit")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
-@click.argument("edited", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--close-at", type=click.IntRange(min=0), metavar="POSITION",
-              help="The open segment ends here, without a seal: past everything that was ever acknowledged.")  # fmt: skip
-@click.option("--start-at", type=click.IntRange(min=0), metavar="POSITION",
-              help="The segments wholly below are left out, with all that is in them.")  # fmt: skip
-def edit_(file: Path, edited: Path, close_at: int | None, start_at: int | None) -> None:
-    """Change an exported register, when a loglet is lost for good that nobody can seal any more. Import the result.
-
-    \b
-    Example:
-        virtuallog metastore edit register-monday register-edited --close-at 5000000
-    """
+def edit_file(file: Path, edited: Path, close_at: int | None, start_at: int | None) -> None:
+    """Write a changed copy of an exported register."""
     found = edit(decode_untrusted(_bytes(file)), close_at, start_at)
     _write(edited, found.encode())
     segments = found.register.chain.segments
@@ -129,29 +78,18 @@ def edit_(file: Path, edited: Path, close_at: int | None, start_at: int | None) 
     click.echo(f"{edited}: {len(segments)} segment{'s' * (len(segments) > 1)}: {', '.join(spelt)}")
 
 
-@metastore.command(name="import")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
-@click.option("--data", required=True, type=click.Path(path_type=Path, file_okay=False, exists=True),
-              help="Of a node that is left; it must be stopped.")  # fmt: skip
-@click.option("--members", "wanted", required=True, metavar="ID,...", help="Who decides from now on.")
-@click.option("--force", is_flag=True, help="Yes, the MetaStore is lost.")
-@click.option("--cluster", metavar="FILE", envvar="VIRTUALLOG_CLUSTER", show_envvar=True,
-              type=click.Path(path_type=Path, dir_okay=False),
-              help="Needed with TLS, for its certificates: nodes answer nobody without.")  # fmt: skip
-@json_option
-def import_(file: Path, data: Path, wanted: str, force: bool, cluster: Path | None, as_json: bool) -> None:
-    """Go on from an exported register when a majority of the MetaStore is lost for good. Read what it costs first.
+def import_file(file: Path, data: Path, wanted: str, force: bool, cluster: Path | None, as_json: bool) -> None:
+    """Make an exported register the newest one of a stopped node.
 
-    \b
-    Example:
-        virtuallog metastore import register-monday --data node-1 --members 1,2 --force
+    Raises:
+        Failure: without `force`; its message says what is lost.
     """
-    members = _numbers(wanted)
+    chosen = _numbers(wanted)
     found = decode_untrusted(_bytes(file))
     if not force:
         raise Failure(f"nothing has been changed: {WARNING}")
     tls = read_own_cluster(cluster).tls if cluster else None
-    decision = trio.run(register_import.import_register, data, found, members, tls)
+    decision = trio.run(register_import.import_register, data, found, chosen, tls)
     register = decode_register(decision.proposal.value)
     if as_json:
         echo_json({"cluster": register.cluster.hex(), "version": register.version, "members": list(register.members)})
@@ -162,7 +100,7 @@ def import_(file: Path, data: Path, wanted: str, force: bool, cluster: Path | No
 async def _set_members(
     cluster: ClusterFile, wanted: tuple[NodeId, ...], seen: tuple[NodeId, ...]
 ) -> tuple[tuple[NodeId, ...], tuple[NodeId, ...]]:
-    """The members before and after the change."""
+    """Change the members. Return those before and after."""
     cluster = await with_all_nodes(cluster)
     async with open_services_to(cluster) as services:
         answers = await fetch_statuses(services, [NodeId(node.id) for node in cluster.nodes])
@@ -209,7 +147,7 @@ def _bytes(file: Path) -> bytes:
 
 
 def _write(file: Path, content: bytes) -> None:
-    """In one step: a file of this name is a whole one."""
+    """Write a file in one step: a file of this name is always complete."""
     new = file.with_name(file.name + ".new")
     try:
         new.write_bytes(content)

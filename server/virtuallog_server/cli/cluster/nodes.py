@@ -1,8 +1,9 @@
-"""Commands about nodes: start them, look at them."""
+"""The work of `virtuallog up`, `serve` and `status`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,9 @@ from virtuallog.contract.ports import Outcome
 from virtuallog.contract.types import NodeId
 from virtuallog.runtime.toml import FieldError
 from virtuallog_database.control.wire import DATABASE
-from virtuallog_loglets.archive.drivers.fsspec_files import absolute_url
 from virtuallog_server.cli.common.failures import FAILED
 from virtuallog_server.cli.common.node_discovery import with_all_nodes
-from virtuallog_server.cli.common.options import cluster_option, echo_json, json_option
+from virtuallog_server.cli.common.options import echo_json
 from virtuallog_server.config.config_file import Amended, StartOptions, amend
 from virtuallog_server.config.node_config import NodeConfig, parse_peers
 from virtuallog_server.diagnosis.collector import gather_database
@@ -35,100 +35,47 @@ from virtuallog_server.process import process
 
 log = structlog.get_logger(__name__)
 
-_restored_option = click.option(
-    "--restored",
-    "origin",
-    metavar="DIR|URL",
-    default="",
-    callback=lambda _context, _option, place: absolute_url(place) if place else "",
-    help="Begin a new cluster with what `virtuallog spark restore` has put there.",
-)
 
-
-@click.command()
-@click.option("--nodes", default=3, show_default=True, type=click.IntRange(1, 9), help="How many nodes.")
-@click.option("--log-nodes", default=0, show_default=True, type=click.IntRange(0, 9), help="How many more log servers.")
-@click.option("--data", required=True, type=click.Path(path_type=Path, file_okay=False), help="Where they keep data.")
-@click.option("--base-port", type=click.IntRange(1, 65000), help="Port of the first node.  [default: 7001]")
-@click.option("--console-port", type=click.IntRange(1, 65000), help="HTTP port of the first node: /metrics, /status.")
-@click.option("--zookeeper", type=click.IntRange(1, 65000), help="ZooKeeper's protocol: port of the first node.")
-@click.option("--tls", is_flag=True, help="Make certificates, and use them on all connections.")
-@_restored_option
 def up(
+    data: Path,
     nodes: int,
     log_nodes: int,
-    data: Path,
     base_port: int | None,
     console_port: int | None,
-    zookeeper: int | None,
+    zookeeper_port: int | None,
     tls: bool,
     origin: str,
 ) -> None:
-    """Run a cluster on this machine, in the foreground, until Ctrl-C or SIGTERM.
-
-    Writes DATA/cluster.toml once the cluster answers; give that to the other commands. Each node keeps its data, its
-    log and its pid in DATA/node-N. A node that dies is not started again. Started again on the same DATA, the cluster
-    goes on where it was, with what its files DATA/node-N/node.toml say: an option that a file has not is written into it, one that
-    a file contradicts is refused. The log begins on a native loglet; `virtuallog reconfigure --help` tells which other kinds there
-    are. With --tls, DATA/cluster.toml has the certificate of an admin; there is one of a client beside it. With --zookeeper
-    PORT each node (not the log nodes) is a server of the database: ZooKeeper's clients connect to PORT, PORT+1 and so on.
-    With --restored DIR a new cluster goes on from what `virtuallog spark restore` has made.
-
-    \b
-    Examples:
-        virtuallog up --nodes 3 --data /tmp/log
-        virtuallog up --nodes 3 --data /tmp/log --zookeeper 2181
-    """
-    trio.run(_up, data, nodes, log_nodes, base_port, console_port, zookeeper, tls, origin)
+    """Run a cluster on this machine until a signal ends it."""
+    trio.run(_up, data, nodes, log_nodes, base_port, console_port, zookeeper_port, tls, origin)
 
 
-@click.command()
-@click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="A node.toml.")
-@click.option("--id", "node", type=int, help="Number of this node.")
-@click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="Data directory.")
-@click.option("--peers", metavar="ID@HOST:PORT,...", help="All nodes of the cluster, this one included.")
-@click.option("--console", metavar="HOST:PORT", help="Answer HTTP there: /metrics, /healthz, /readyz, /status.")
-@click.option(
-    "--zookeeper", metavar="HOST:PORT", help="Be a server of the database: ZooKeeper's clients connect there."
-)
-@_restored_option
-@click.option("--end-with-parent", is_flag=True, hidden=True, help="End when stdin is closed.")
-def serve(
-    config_file: Path | None,
-    node: int | None,
-    data: Path | None,
-    peers: str | None,
-    console: str | None,
-    zookeeper: str | None,
-    origin: str,
-    end_with_parent: bool,
+def serve_file(config_file: Path, options: StartOptions, end_with_parent: bool) -> None:
+    """Run the node of a config file until a signal ends it. Options that the file lacks are written into it."""
+    with _options_named():
+        amended = amend(config_file, options)
+        process.serve(amended.config, end_with_parent=end_with_parent, started=partial(_write, amended))
+
+
+def serve_options(
+    node: int | None, data: Path | None, peers: str | None, options: StartOptions, end_with_parent: bool
 ) -> None:
-    """Run one node in the foreground, until Ctrl-C or SIGTERM.
+    """Run the node that the options describe until a signal ends it."""
+    with _options_named():
+        process.serve(options.over(_config_of_options(node, data, peers)), end_with_parent=end_with_parent)
 
-    Either with a config file (docs/reference/sample.toml lists every option), or with --id, --data and --peers. --console, --zookeeper and
-    --restored are written into the config file, if it does not say so already, and refused if it says otherwise.
 
-    \b
-    Examples:
-        virtuallog serve --config node.toml
-        virtuallog serve --id 1 --data /tmp/one --peers 1@127.0.0.1:7001,2@127.0.0.1:7002,3@127.0.0.1:7003
-        virtuallog serve --config node.toml --zookeeper 127.0.0.1:2181
-    """
-    if config_file is not None and (node, data, peers) != (None, None, None):
-        raise click.UsageError("--config FILE says everything; leave out --id, --data and --peers")
-    options = StartOptions(console=console or "", zookeeper=zookeeper or "", origin=origin)
+@contextmanager
+def _options_named() -> Iterator[None]:
+    """Turn the error of a config field into wrong usage of the option with its name."""
     try:
-        if config_file is not None:
-            amended = amend(config_file, options)
-            process.serve(amended.config, end_with_parent=end_with_parent, started=partial(_write, amended))
-        else:
-            process.serve(options.over(_config_of_options(node, data, peers)), end_with_parent=end_with_parent)
+        yield
     except FieldError as error:
         raise click.UsageError(f"--{error.path[0]}: {error}") from error
 
 
 def _write(amended: Amended) -> None:
-    """A file that this user may not write keeps no node from its start."""
+    """Write added options into the config file. If that fails, the node starts all the same."""
     if not amended.added:
         return
     file, added = str(amended.path), ", ".join(amended.added)
@@ -145,20 +92,13 @@ def _write(amended: Amended) -> None:
         log.warning("options written into the config file", file=file, options=added)
 
 
-@click.command()
-@cluster_option
-@json_option
 def status(cluster: ClusterFile, as_json: bool) -> None:
-    """Show every node: does it answer, since which start, which roles does it refuse and why; and what the database lacks.
+    """Print the state of all nodes, and what the database lacks.
 
-    Ends with 0 if no node refuses a role, and each replica in the view of the database is served; else with 1. A silent node alone is
-    no failure of this command: `virtuallog explain` judges.
-
-    \b
-    Example:
-        virtuallog status
+    Raises:
+        click.exceptions.Exit: a node refuses a role, or a replica is not served.
     """
-    answers, facts = trio.run(_ask_everybody, cluster)
+    answers, facts = trio.run(_ask_all, cluster)
     rows = [_plain(node, answer, facts) for node, answer in answers.items()]
     lacking = problems(findings(facts))
     if as_json:
@@ -237,7 +177,7 @@ def _config_of_options(node: int | None, data: Path | None, peers: str | None) -
         raise click.UsageError(f"{' '.join(str(part) for part in error.path)}: {error}") from error
 
 
-async def _ask_everybody(cluster: ClusterFile) -> tuple[dict[NodeId, Outcome[NodeStatus]], DatabaseFacts | None]:
+async def _ask_all(cluster: ClusterFile) -> tuple[dict[NodeId, Outcome[NodeStatus]], DatabaseFacts | None]:
     cluster = await with_all_nodes(cluster)
     async with open_services_to(cluster, [DATABASE]) as services:
         answers = await fetch_statuses(services, [NodeId(node.id) for node in cluster.nodes])

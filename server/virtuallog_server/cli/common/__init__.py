@@ -1,1 +1,1 @@
-"""The parts that all commands share: options, exit codes, missing extras, progress bars, the nodes of a cluster. Imports no command."""
+"""Shared parts of all commands: options, exit codes, missing extras, progress bars, the nodes of a cluster. Imports no command."""

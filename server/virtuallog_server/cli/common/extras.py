@@ -1,4 +1,4 @@
-"""Extras of the package: which one brings a module that is not installed."""
+"""Extras of the package: the one that brings a module which is not installed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXTRAS: Final[Mapping[str, str]] = {
 
 
 def remedy(error: BaseException) -> str:
-    """What to install, if a module of an extra is missing. Empty for any other error."""
+    """The installation command, if a module of an extra is missing. Empty for any other error."""
     module = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     extra = EXTRAS.get(module)
     return f"{module} is not installed: pip install 'virtuallog[{extra}]'" if extra else ""

@@ -1,12 +1,12 @@
-"""How a command fails: one line on stderr, no traceback, and an exit code that scripts can act on.
+"""Failures of commands: one line on stderr, no traceback, and an exit code that scripts can act on.
 
     0  done
-    1  failed: doing the same again will fail again
+    1  failed: the same command will fail again
     2  wrong usage
-    3  unavailable: not enough nodes answered; what was asked for may have happened
+    3  unavailable: not enough nodes answered; the request may have been carried out
 
-Tasks raise errors in groups; `translate` finds the one that explains the rest. Anything that virtuallog did not raise
-on purpose is a bug, and keeps its traceback; only output that nobody takes, or that has no room, is neither.
+Tasks raise errors in groups; `translate` finds the one that explains the rest. An error that virtuallog does not raise
+on purpose is a bug, and keeps its traceback. The exception is output that cannot be written: a closed pipe, a full disk.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ from typing import IO, Any, Final
 
 import click
 
-from virtuallog.contract.errors import RetryableError, UntrustedError, VirtualLogError
 from virtuallog_server.cli.common.extras import remedy
 
 FAILED: Final = 1
 WRONG_USAGE: Final = 2
 UNAVAILABLE: Final = 3
 INTERRUPTED: Final = 130
-"""What shells give a command that ended on Ctrl-C."""
+"""The code that shells give a command which ended on Ctrl-C."""
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-"""What a write to stdout fails with; disks of nodes have errors of their own (StorageError, DiskFullError)."""
+"""Errors of a write to stdout. The disks of nodes have errors of their own (StorageError, DiskFullError)."""
 
 
 class Failure(click.ClickException):
@@ -38,26 +37,29 @@ class Failure(click.ClickException):
     exit_code = FAILED
 
     def show(self, file: IO[Any] | None = None) -> None:
+        """Print the reason as one line."""
         click.echo(f"virtuallog: {self.message}", err=True, file=file)
 
 
 class Unavailable(Failure):
-    """It may have happened."""
+    """Not enough nodes answered. The request may have been carried out."""
 
     exit_code = UNAVAILABLE
 
 
 class WrongUsage(Failure):
-    """Nothing was started."""
+    """The command cannot be called like this. Nothing was started."""
 
     exit_code = WRONG_USAGE
 
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Whatever the block raises, as click should see it."""
+    """Raise the errors of the block as click expects them (`translate`)."""
     try:
         yield
+    except click.exceptions.Exit:  # also of --help, which must not import the error classes
+        raise
     except (Exception, KeyboardInterrupt, BaseExceptionGroup) as error:
         better = translate(error)
         if better is error:
@@ -66,19 +68,21 @@ def translated() -> Iterator[None]:
 
 
 def translate(error: BaseException) -> BaseException:
-    """What click should see instead of `error`: a Failure, an exit, or the error itself if it is a bug."""
+    """The error that click should see: a Failure, an exit, or `error` itself if it is a bug."""
+    from virtuallog.contract.errors import RetryableError, UntrustedError, VirtualLogError
+
     found = list(_leaves(error))
     for leaf in found:
         if isinstance(leaf, KeyboardInterrupt):
             return click.exceptions.Exit(INTERRUPTED)
     for leaf in found:
-        if not _is_known(leaf):
+        if not (_is_known(leaf) or isinstance(leaf, VirtualLogError)):
             return error
     leaf = found[0]
     if isinstance(leaf, ModuleNotFoundError):
         return Failure(remedy(leaf))
     if isinstance(leaf, VirtualLogError):
-        # Nodes come back when others wait for certificates to be put right; a command does not wait.
+        # A node waits for certificates to be put right, and then comes back; a command does not wait.
         may_help = isinstance(leaf, RetryableError) and not isinstance(leaf, UntrustedError)
         return Unavailable(str(leaf)) if may_help else Failure(str(leaf))
     if isinstance(leaf, OSError):
@@ -94,19 +98,19 @@ def translate(error: BaseException) -> BaseException:
 def _is_known(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return isinstance(error, BrokenPipeError) or error.errno in _NO_ROOM
-    return bool(remedy(error)) or isinstance(error, VirtualLogError | click.ClickException | click.exceptions.Exit)
+    return bool(remedy(error)) or isinstance(error, click.ClickException | click.exceptions.Exit)
 
 
 def _wrong_usage(error: click.UsageError) -> WrongUsage:
-    """Click's own way takes four lines."""
+    """The error in one line; click itself prints four."""
     message = " ".join(error.format_message().split()).rstrip(".")
     path = error.ctx.command_path if error.ctx else "virtuallog"
     return WrongUsage(f"{message} (see `{path} --help`)")
 
 
 def _drop_output() -> None:
-    """What could not be written is tried again when the interpreter ends, which would complain a second time."""
-    with suppress(OSError, ValueError, AttributeError):  # of a stdout that is no file
+    """Discard buffered output. The interpreter would write it again when it ends, and complain a second time."""
+    with suppress(OSError, ValueError, AttributeError):  # stdout may be no file
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
         os.close(null)

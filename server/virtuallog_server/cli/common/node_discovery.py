@@ -1,4 +1,4 @@
-"""All nodes of a cluster, beginning from those that a cluster file lists."""
+"""All nodes of a cluster, found through the nodes that a cluster file lists."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from virtuallog.contract.types import NodeId
 
 
 async def with_all_nodes(cluster: ClusterFile) -> ClusterFile:
-    """The file, and with it every node of the register, each where the register has it.
+    """The cluster file, extended by every node of the register at its address there.
 
-    A node that is listed and not in the register stays: it may have been removed, or never have joined. With nobody to
-    ask, the file is what there is.
+    A node that is in the file and not in the register stays: it may have been removed, or never have joined. If no node
+    answers, the file is returned as it is.
     """
     async with open_services_to(cluster) as services:
         answers = await fetch_statuses(services, [NodeId(node.id) for node in cluster.nodes])

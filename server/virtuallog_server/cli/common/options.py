@@ -6,41 +6,19 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from virtuallog.client.cluster_file import ClusterFile, read_cluster_file, with_own_certificate
-from virtuallog.contract.errors import InvalidSettingError
-from virtuallog.contract.types import POSITION_MAX
+from virtuallog_server.cli.common.limits import GRACE_SECONDS, POSITION_MAX
+
+if TYPE_CHECKING:
+    from virtuallog.client.cluster_file import ClusterFile
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 POSITION: Final = click.IntRange(0, POSITION_MAX)
-
-
-def _read_cluster(context: click.Context, parameter: click.Parameter, path: Path | None) -> ClusterFile:
-    if path is None:
-        raise click.UsageError("name the cluster: --cluster FILE, or VIRTUALLOG_CLUSTER=FILE in the environment")
-    return read_own_cluster(path)
-
-
-def read_own_cluster(path: Path) -> ClusterFile:
-    """The cluster, with the certificate that the environment names.
-
-    Raises:
-        click.UsageError: the environment names half of one.
-        InvalidSettingError: the file cannot be used.
-    """
-    cluster = read_cluster_file(path)
-    try:
-        return with_own_certificate(cluster, os.environ)
-    except InvalidSettingError as error:
-        raise click.UsageError(error.reason) from error
-
-
-def _checked_cluster(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
-    _read_cluster(context, parameter, path)
-    return path
+GRACE_SECONDS_MAX: Final = 10 * 365 * 86_400.0
+"""Longest grace period. Its end must fit into the config of a loglet, and into a clock."""
 
 
 def cluster_option(command: CommandT) -> CommandT:
@@ -49,7 +27,7 @@ def cluster_option(command: CommandT) -> CommandT:
 
 
 def cluster_path_option(command: CommandT) -> CommandT:
-    """`--cluster FILE`, given to the command as its path; it has been read once, so it can be."""
+    """`--cluster FILE`, given to the command as a path. The file has been read once, so it is valid."""
     return _cluster_option(command, _checked_cluster)
 
 
@@ -65,14 +43,82 @@ def _cluster_option(command: CommandT, callback: Callable[..., Any]) -> CommandT
     )(command)
 
 
+def _checked_cluster(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
+    _read_cluster(context, parameter, path)
+    return path
+
+
+def _read_cluster(context: click.Context, parameter: click.Parameter, path: Path | None) -> ClusterFile:
+    if path is None:
+        raise click.UsageError("name the cluster: --cluster FILE, or VIRTUALLOG_CLUSTER=FILE in the environment")
+    return read_own_cluster(path)
+
+
+def read_own_cluster(path: Path) -> ClusterFile:
+    """Read a cluster file, and add the certificate that the environment names.
+
+    Raises:
+        click.UsageError: the environment names only half of a certificate.
+        InvalidSettingError: the file cannot be used.
+    """
+    from virtuallog.client.cluster_file import read_cluster_file, with_own_certificate
+    from virtuallog.contract.errors import InvalidSettingError
+
+    cluster = read_cluster_file(path)
+    try:
+        return with_own_certificate(cluster, os.environ)
+    except InvalidSettingError as error:
+        raise click.UsageError(error.reason) from error
+
+
+def restored_option(command: CommandT) -> CommandT:
+    """`--restored DIR|URL`, given to the command as `origin`, an absolute URL. Empty without the option."""
+    return click.option(
+        "--restored",
+        "origin",
+        metavar="DIR|URL",
+        default="",
+        callback=_absolute_url,
+        help="Begin a new cluster with what `virtuallog spark restore` has written there.",
+    )(command)
+
+
+def _absolute_url(_context: click.Context, _parameter: click.Parameter, place: str) -> str:
+    if not place:
+        return ""
+    from virtuallog_loglets.archive.drivers.fsspec_files import absolute_url
+
+    return absolute_url(place)
+
+
+def grace_option(command: CommandT) -> CommandT:
+    """`--grace SECONDS`."""
+    return click.option(
+        "--grace",
+        type=float,
+        callback=_checked_grace,
+        default=GRACE_SECONDS,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long nodes keep their copies.",
+    )(command)
+
+
+def _checked_grace(_context: click.Context, _parameter: click.Parameter, seconds: float) -> float:
+    # The ranges of click accept nan.
+    if not 0 <= seconds <= GRACE_SECONDS_MAX:
+        raise click.BadParameter(f"{seconds:g} is not from 0 to {GRACE_SECONDS_MAX:g} seconds, ten years")
+    return seconds
+
+
 def page_option(command: CommandT) -> CommandT:
-    """`--page FILE.html`: refused before the work is done if it cannot be written."""
+    """`--page FILE.html`. A file that cannot be written is refused before the command begins its work."""
     return click.option(
         "--page",
         type=click.Path(path_type=Path, dir_okay=False, writable=True),
         metavar="FILE.html",
         callback=_checked_page,
-        help="Write all of it as a page.",
+        help="Write the whole report as an HTML page.",
     )(command)
 
 
@@ -88,15 +134,15 @@ def json_option(command: CommandT) -> CommandT:
 
 
 def echo_json(value: object) -> None:
-    """One JSON value on one line."""
+    """Print one JSON value on one line."""
     click.echo(json.dumps(value))
 
 
 def parse_settings(settings: tuple[str, ...]) -> dict[str, str]:
-    """The values of `--set name=value`, repeated.
+    """Parse the values of `--set name=value`, repeated.
 
     Raises:
-        click.UsageError: one does not look like that, or names the same twice.
+        click.UsageError: a value is not name=value, or names a setting for the second time.
     """
     parsed: dict[str, str] = {}
     for setting in settings:

@@ -1,4 +1,4 @@
-"""A progress bar on stderr, for people."""
+"""A progress bar on stderr, for terminals."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 def progress_bar() -> Any:
-    """A context that gives a `rich.progress.Progress`; None if stderr is no terminal."""
+    """A context manager whose value is a `rich.progress.Progress`. None if stderr is no terminal."""
     if not sys.stderr.isatty():
         return nullcontext()
-    from rich.console import Console  # a good part of a second, for terminals only
+    from rich.console import Console  # takes a good part of a second to import
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

@@ -1,1 +1,1 @@
-"""Commands on the log: `append`, `read`, `tail`, `trim`, `chain`, `reconfigure`, `truncate`, `seal`. Imports the common parts."""
+"""The work of the commands on the log: `append`, `read`, `tail`, `trim`, `chain`, `reconfigure`, `truncate`, `seal`. Imports the common parts."""

@@ -1,4 +1,4 @@
-"""`virtuallog append`: one entry, or the lines of a file in order."""
+"""The work of `virtuallog append`: append one entry, or the lines of a file in order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from virtuallog.contract.errors import RetryableError, TooLargeError, VirtualLog
 from virtuallog.contract.ports import Clock
 from virtuallog.runtime.clock import SystemClock
 from virtuallog_server.cli.common.failures import Failure, Unavailable
-from virtuallog_server.cli.common.options import cluster_option, echo_json, json_option
+from virtuallog_server.cli.common.options import echo_json
 from virtuallog_server.cli.common.progress_bar import progress_bar
 from virtuallog_server.cli.log.line_splitter import LineSplitter
 
@@ -25,39 +25,21 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES: Final = 1 << 20
 GROUPS_IN_FLIGHT: Final = 4
-"""Calls of `append_many` under way. Together they stay below what an appender queues, so none of them ever waits for
-room, and their order is the order in which they were started."""
+"""Calls of `append` in progress at a time.
+
+Together they stay below the queue of an appender. So none waits for room, and they are in the log in the order in which
+they were started.
+"""
 
 
-@click.command()
-@click.argument("payload", required=False)
-@click.option("--lines", type=click.File("rb"), metavar="FILE", help="One entry per line of FILE; - is stdin.")
-@click.option("--rate", type=click.IntRange(min=1), help="With --lines: at most so many entries a second.")
-@cluster_option
-@json_option
-def append(cluster: ClusterFile, payload: str | None, lines: BinaryIO | None, rate: int | None, as_json: bool) -> None:
-    r"""Append PAYLOAD as one entry, or each line of a file as one, and print where they are in the log.
+def append_one(cluster: ClusterFile, payload: bytes, as_json: bool) -> None:
+    """Append one entry and print its position."""
+    trio.run(_append_one, cluster, payload, as_json)
 
-    Once the command has ended without an error, all of them are durable. Lines are split on \n only, which is not
-    part of the entry; empty lines are entries. They are in the log in their order, each once.
 
-    If it fails with exit code 3, what had been acknowledged is in the log, what follows may be.
-
-    \b
-    Examples:
-        virtuallog append "hello"
-        seq 100000 | virtuallog append --lines -
-        virtuallog append --lines FILE --rate 20000
-    """
-    if (payload is None) == (lines is None):
-        raise click.UsageError("give either a PAYLOAD or --lines FILE")
-    if rate is not None and lines is None:
-        raise click.UsageError("--rate goes with --lines")
-    if lines is not None:
-        trio.run(_append_lines, cluster, lines, rate, as_json)
-    else:
-        assert payload is not None
-        trio.run(_append_one, cluster, payload.encode("utf-8", "surrogateescape"), as_json)
+def append_lines(cluster: ClusterFile, lines: BinaryIO, rate: int | None, as_json: bool) -> None:
+    """Append each line as one entry, at most `rate` a second, and print the range of positions."""
+    trio.run(_append_lines, cluster, lines, rate, as_json)
 
 
 async def _append_one(cluster: ClusterFile, payload: bytes, as_json: bool) -> None:
@@ -84,7 +66,7 @@ async def _append_lines(cluster: ClusterFile, lines: BinaryIO, rate: int | None,
 
 @attrs.define(eq=False)
 class RatePacer:
-    """Keeps a producer from running ahead of `rate` entries a second; no rate, no limit."""
+    """Limits a producer to `rate` entries a second. None if there is no limit."""
 
     rate: int | None
     _clock: Clock
@@ -95,7 +77,7 @@ class RatePacer:
         self._began = self._clock.monotonic()
 
     async def wait(self, entries: int) -> None:
-        """Return when it is time for the next `entries`."""
+        """Wait until the next `entries` may be sent."""
         if self.rate is not None:
             due = self._began + self._entries / self.rate
             self._entries += entries
@@ -104,13 +86,13 @@ class RatePacer:
 
 @attrs.define(eq=False)
 class _Run:
-    """One `append --lines`: reads on while groups are in flight."""
+    """One `append --lines`. It reads on while groups of lines are in flight."""
 
     _appender: Appender
     _progress: Progress | None
     _pace: RatePacer
     count: int = attrs.field(default=0, init=False)
-    """Entries acknowledged, from the first on without a hole."""
+    """Acknowledged entries, from the first on without a gap."""
     first: int | None = attrs.field(default=None, init=False)
     last: int | None = attrs.field(default=None, init=False)
     _task: TaskID | None = attrs.field(default=None, init=False)
@@ -130,14 +112,14 @@ class _Run:
     async def _start_groups(
         self, lines: BinaryIO, in_flight: trio.Semaphore, nursery: trio.Nursery
     ) -> TooLargeError | None:
-        """A line that is too long ends the input; what was before it is still on its way, and is not given up."""
+        """Start to append all groups. Return the error if a line is too long: the lines before it are still appended."""
         try:
             async for group in _groups(lines):
                 await self._pace.wait(len(group))
                 await in_flight.acquire()
                 nursery.start_soon(self._append_group, group, in_flight)
-                # Its task must offer the group before the next one starts: trio may start the tasks of one scheduler
-                # turn in any order.
+                # The task must hand its group to the appender before the next task starts, or their order would be
+                # random: trio starts the tasks of one scheduler turn in any order.
                 await trio.lowlevel.checkpoint()
         except TooLargeError as error:
             return error
@@ -160,15 +142,15 @@ class _Run:
 
 
 async def _groups(lines: BinaryIO) -> AsyncIterator[list[bytes]]:
-    """Groups of lines, as they come: a pipe that pauses does not hold back what it has already said."""
-    cutter = LineSplitter()
-    # Without the buffer, whose lock the abandoned thread of a read would hold when the interpreter ends: it aborts then.
+    """Groups of lines, as they arrive. A pipe that pauses does not hold back the lines before the pause."""
+    splitter = LineSplitter()
+    # Not through the buffered reader: a read that is abandoned on Ctrl-C holds its lock, and the interpreter aborts then.
     source: Any = getattr(lines, "raw", lines)
     while (chunk := await trio.to_thread.run_sync(source.read, CHUNK_BYTES, abandon_on_cancel=True)) != b"":
-        if chunk is None:  # somebody who shares our stdin has made it non-blocking
+        if chunk is None:  # another process that shares this stdin has made it non-blocking
             await trio.lowlevel.wait_readable(lines)
             continue
-        for group in cutter.feed(chunk):
+        for group in splitter.feed(chunk):
             yield group
-    for group in cutter.finish():
+    for group in splitter.finish():
         yield group

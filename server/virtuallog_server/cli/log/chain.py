@@ -1,7 +1,8 @@
-"""Commands about the chain: what stands under the log, and how to change it."""
+"""The work of the commands about the chain: show its segments, change it, close the log."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -16,84 +17,40 @@ from virtuallog.contract.ports import Request
 from virtuallog.contract.provider import SupportsSettings
 from virtuallog.contract.register import Register, decode_untrusted
 from virtuallog.plugins import loglet_providers
-from virtuallog_server.cli.common.options import cluster_option, echo_json, json_option, parse_settings
-
-# FOLDED from virtuallog_server.cli.kinds: Help that tells which kinds of loglets are installed, and what can be set. Kinds are loaded only when somebody reads it.
-
-
-class CommandWithKinds(click.Command):
-    """A command whose help ends with the kinds of loglets, each with what `--set` takes."""
-
-    def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        for kind, provider in sorted(loglet_providers().items()):
-            if isinstance(provider, SupportsSettings):
-                with formatter.section(f"--to {kind}, with --set"):
-                    formatter.write_dl([(f"{name}=", meaning) for name, meaning in provider.settings.items()])
-
+from virtuallog_server.cli.common.options import echo_json
 
 CHANGE_SECONDS = 30.0
-"""A change takes milliseconds; after a failure it may have to wait for timeouts of dead servers."""
+"""Timeout of a change. It takes milliseconds, but after a failure it may wait for timeouts of dead servers."""
 
 
-@click.command()
-@cluster_option
-@json_option
-def chain(cluster: ClusterFile, as_json: bool) -> None:
-    """Show the segments of the log, and which loglet holds each.
+def list_kinds(context: click.Context) -> None:
+    """Print each kind of loglet that takes appends, with the settings that `--set` takes for it."""
+    formatter = context.make_formatter()
+    for kind, provider in sorted(loglet_providers().items()):
+        if isinstance(provider, SupportsSettings):
+            with formatter.section(f"--to {kind}, with --set"):
+                formatter.write_dl([(f"{name}=", meaning) for name, meaning in provider.settings.items()])
+    click.echo(formatter.getvalue().strip("\n"))
 
-    With --json: an object with the version and the list of segments, each with kind, start and stop (null while open).
 
-    \b
-    Example:
-        virtuallog chain --json | jq '.segments[-1].kind'
-    """
+def show_chain(cluster: ClusterFile, as_json: bool) -> None:
+    """Print the segments of the newest chain."""
     _show(trio.run(_newest_register, cluster), as_json)
 
 
-@click.command(cls=CommandWithKinds)
-@click.option("--to", "kind", required=True, metavar="KIND", help="Kind of the new loglet: see below.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the new loglet; repeatable.")
-@cluster_option
-@json_option
-def reconfigure(cluster: ClusterFile, kind: str, settings: tuple[str, ...], as_json: bool) -> None:
-    """Continue the log on a new loglet, while it is in use.
-
-    Seals the active loglet and extends the chain. What is not set stays as it was, as far as its servers live. This
-    is also the way to recover from a dead sequencer or server: continue on nodes that live.
-
-    \b
-    Example:
-        virtuallog reconfigure --to native --set sequencer=2
-    """
-    wanted = tuple(Setting(name, value) for name, value in parse_settings(settings).items())
+def reconfigure(cluster: ClusterFile, kind: str, settings: Mapping[str, str], as_json: bool) -> None:
+    """Continue the log on a new loglet, and print the chain."""
+    wanted = tuple(Setting(name, value) for name, value in settings.items())
     _show(trio.run(_change, cluster, ReconfigExtend(kind=kind, settings=wanted)), as_json)
 
 
-@click.command()
-@cluster_option
-@json_option
 def truncate(cluster: ClusterFile, as_json: bool) -> None:
-    """Drop segments that have been trimmed as a whole from the chain.
-
-    `virtuallog trim` does this by itself; it is of use after a trim that was interrupted.
-
-    \b
-    Example:
-        virtuallog truncate
-    """
+    """Drop wholly trimmed segments, and print the chain."""
     _show(trio.run(_change, cluster, ReconfigTruncate()), as_json)
 
 
-@click.command()
-@cluster_option
-@json_option
 def seal(cluster: ClusterFile, as_json: bool) -> None:
-    """Close the log: appends fail until `virtuallog reconfigure` continues it. Reads go on.
-
-    \b
-    Example:
-        virtuallog seal
-    """
+    """Close the log, and print the chain."""
     _show(trio.run(_change, cluster, SealLog()), as_json)
 
 
@@ -148,7 +105,7 @@ def _plain(segment: Segment) -> dict[str, Any]:
 
 
 def _describe(segment: Segment) -> dict[str, Any]:
-    """The config in plain values, if the kind is installed here; the chain can be looked at without."""
+    """The config in plain values if the kind is installed here; else its bytes, so that any chain can be shown."""
     provider = loglet_providers().get(segment.kind)
     try:
         return dict(provider.describe(segment.config)) if provider else {"bytes": segment.config.hex()}

@@ -1,8 +1,8 @@
-r"""Cuts a stream of bytes into lines, as `append --lines` understands them.                                  Pure.
+r"""Splitter of a byte stream into lines, for `append --lines`.
 
 A line ends at `\n` and nowhere else: `\r`, form feeds and Unicode's separators are data. The `\n` itself is not part of
-the entry, empty lines are entries, and a last line without `\n` is one as well: dropping it would lose data. So what
-`read --raw` prints is the input byte for byte, except that the last line then has its `\n`.
+the entry, and empty lines are entries. A last line without `\n` is an entry as well: to drop it would lose data. So
+`read --raw` prints the input byte for byte, except that the last line then has its `\n`.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from virtuallog.contract.batch import ENTRY_BYTES_MAX
 from virtuallog.contract.errors import TooLargeError
 
 GROUP_ENTRIES: Final = 4096
-"""Entries that are appended in one call."""
+"""Most entries in one call of `append`."""
 GROUP_BYTES: Final = 1 << 20
-"""A group is cut when it has so many bytes. With its last entry at most `ENTRY_BYTES_MAX` more, a group fits a batch."""
+"""Size at which a group ends. Its last entry adds at most `ENTRY_BYTES_MAX`, and so it fits into a batch."""
 
 
 @attrs.define
 class LineSplitter:
-    """Feed chunks, take groups of lines."""
+    """Turns chunks of bytes into groups of lines."""
 
     _begun: list[bytes] = attrs.field(factory=list, init=False)
-    """Pieces of a line that goes on in the next chunk."""
+    """Pieces of the line that continues in the next chunk."""
     _begun_bytes: int = attrs.field(default=0, init=False)
     _ended: int = attrs.field(default=0, init=False)
-    """Lines before that one."""
+    """Number of lines before that line."""
 
     def feed(self, chunk: bytes) -> list[list[bytes]]:
-        """The lines that `chunk` completes, in groups.
+        """Return the lines that `chunk` completes, in groups.
 
         Raises:
             TooLargeError: a line is longer than an entry may be.
@@ -47,7 +47,7 @@ class LineSplitter:
         return _group(lines)
 
     def finish(self) -> list[list[bytes]]:
-        r"""At the end of the stream: the last line, if it has no `\n`."""
+        r"""Return the last line if it has no `\n`. Call it at the end of the stream."""
         return [[b"".join(self._begun)]] if self._begun_bytes else []
 
     def _begin(self, piece: bytes) -> None:

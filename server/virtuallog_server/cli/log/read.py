@@ -1,4 +1,4 @@
-"""`virtuallog read`, `tail` and `trim`."""
+"""The work of `virtuallog read`, `tail` and `trim`."""
 
 from __future__ import annotations
 
@@ -19,71 +19,24 @@ from virtuallog.contract.errors import BeyondTailError, TrimmedError
 from virtuallog.contract.loglet import Placed
 from virtuallog.contract.types import Data, Gap, GapKind, LogPosition, PlacedBatch, Sealed
 from virtuallog_server.cli.common.failures import Failure
-from virtuallog_server.cli.common.options import POSITION, cluster_option, echo_json, json_option
+from virtuallog_server.cli.common.options import echo_json
 
 TRIM_SECONDS = 30.0
 Print: TypeAlias = Callable[[Placed], bytes]
 
 
-@click.command()
-@click.option("--from", "start", type=POSITION, help="First position.  [default: the trim point]")
-@click.option("--to", "stop", type=POSITION, help="One past the last position.  [default: the tail]")
-@click.option("--raw", is_flag=True, help=r"Print each payload and \n, nothing else.")
-@click.option("--follow", is_flag=True, help="At the tail, wait for more; without --to until Ctrl-C.")
-@cluster_option
-@json_option
-def read(cluster: ClusterFile, start: int | None, stop: int | None, raw: bool, follow: bool, as_json: bool) -> None:
-    r"""Print entries.
-
-    Each with its position; positions that hold no entry (filled in by the log, trimmed meanwhile) come as ranges. With
-    --json, one object per line: payloads that are not UTF-8 are given as payload_base64. With --raw, the payloads
-    alone; what was appended with --lines comes out as it went in. Lost entries are reported on stderr, with exit
-    code 1, as is a --from that has been trimmed, or is past the tail.
-
-    \b
-    Examples:
-        virtuallog read --from 100 --to 110
-        virtuallog read --follow
-        virtuallog read --raw > copy
-    """
-    if raw and as_json:
-        raise click.UsageError("--raw and --json exclude each other")
-    if start is not None and stop is not None and stop < start:
-        raise click.UsageError(f"--to {stop} is below --from {start}")
-    if sys.stdout is None:
-        raise Failure("cannot write the output: stdout is closed")
-    printer = _print_raw if raw else _print_json if as_json else _print_text
+def read(cluster: ClusterFile, start: int | None, stop: int | None, follow: bool, printer: Print) -> None:
+    """Print entries from `start` (None: the trim point) to `stop` (None: the tail, or for ever with `follow`)."""
     trio.run(_read, cluster, start, stop, follow, printer)
 
 
-@click.command()
-@cluster_option
-@json_option
 def tail(cluster: ClusterFile, as_json: bool) -> None:
-    """Print the first unwritten position: everything below it is durable and readable.
-
-    \b
-    Example:
-        virtuallog tail
-    """
+    """Print the tail of the log."""
     trio.run(_tail, cluster, as_json)
 
 
-@click.command()
-@click.argument("position", type=POSITION)
-@click.option("--force", is_flag=True, help="Also what a database on this log still needs.")
-@cluster_option
-@json_option
 def trim(cluster: ClusterFile, position: int, force: bool, as_json: bool) -> None:
-    """Drop everything below POSITION, for good, and print the effective trim point.
-
-    Segments that this empties leave the chain. Space comes back in the background. A log that a database stands on is trimmed
-    by the database itself; what it still needs is not trimmed here without --force.
-
-    \b
-    Example:
-        virtuallog trim $(virtuallog tail)
-    """
+    """Trim the log, and print the effective trim point."""
     trio.run(_trim, cluster, PrefixTrim(position=position, force=force), as_json)
 
 
@@ -106,7 +59,11 @@ async def _read(cluster: ClusterFile, start: int | None, stop: int | None, follo
 
 
 async def _first(log: VirtualLog, start: int | None, stop: int | None) -> LogPosition:
-    """Where to begin. Who names a position wants the entry there, not what is left of the log."""
+    """The position to begin at.
+
+    Raises:
+        TrimmedError: a named position has been trimmed. The command asks for the entry there, not for the rest of the log.
+    """
     trim_point = await log.find_trim_point()
     if (start is not None and start < trim_point) or (stop is not None and stop < trim_point):
         raise TrimmedError(trim_point)
@@ -139,22 +96,29 @@ async def _trim(cluster: ClusterFile, request: PrefixTrim, as_json: bool) -> Non
         click.echo(trimmed.position)
 
 
-def _print_raw(placed: Placed) -> bytes:
+def print_raw(placed: Placed) -> bytes:
+    """The payloads, one a line. Nothing for a gap.
+
+    Raises:
+        TrimmedError: the log was trimmed here while it was read.
+    """
     if isinstance(placed, Gap):
-        if placed.kind is GapKind.TRIMMED:  # meanwhile: here nobody could see that something is missing
+        if placed.kind is GapKind.TRIMMED:  # meanwhile: in the raw output a missing range would be invisible
             raise TrimmedError(placed.stop)
         return b""
     return b"\n".join([*_payloads(placed), b""])
 
 
-def _print_text(placed: Placed) -> bytes:
+def print_text(placed: Placed) -> bytes:
+    """A line for each entry, with its position. One line for a gap."""
     if isinstance(placed, Gap):
         return f"{placed.start}..{placed.stop - 1}  ({placed.kind.value})\n".encode()
     places = zip(placed.places, _payloads(placed), strict=True)
     return "".join(f"{place}  {payload.decode(errors='backslashreplace')}\n" for place, payload in places).encode()
 
 
-def _print_json(placed: Placed) -> bytes:
+def print_json(placed: Placed) -> bytes:
+    """A JSON object for each entry or gap, one a line."""
     if isinstance(placed, Gap):
         rows: list[dict[str, Any]] = [{"gap": placed.kind.value, "start": placed.start, "stop": placed.stop}]
     else:

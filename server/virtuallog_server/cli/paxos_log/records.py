@@ -1,4 +1,4 @@
-"""What a replica of a replicated log has in its directory, position by position."""
+"""Listing of the records in the directory of a replica, position by position."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ READ_BYTES: Final = 1 << 20
 
 
 async def show(path: Path, first: int | None, last: int | None, as_json: bool) -> None:
+    """Print the records from `first` (None: the beginning) to `last`, included (None: the end).
+
+    Raises:
+        Failure: the replica does not know of this range.
+    """
     async with open_replica(path) as replica:
         begin, end = replica.core.begin, replica.core.end
         start, stop = begin if first is None else first, end + 1 if last is None else last + 1
@@ -34,7 +39,7 @@ async def show(path: Path, first: int | None, last: int | None, as_json: bool) -
 
 
 async def _records(replica: LocalReplica, first: int, stop: int) -> AsyncIterator[tuple[int, PaxosRecord | None]]:
-    """Each position with its record; None: the replica has none."""
+    """Each position with its record. None if the replica has none."""
     while first < stop:
         for record in (await replica.read(first, stop, READ_BYTES)).records:
             yield first, record

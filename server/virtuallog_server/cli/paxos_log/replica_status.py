@@ -1,4 +1,4 @@
-"""How far replicas are: of one in a directory, of a log used by itself, of the paxos loglets in a chain."""
+"""Positions of paxos replicas: of one in a directory, of a log used by itself, of the paxos loglets in a chain."""
 
 from __future__ import annotations
 
@@ -26,32 +26,36 @@ from virtuallog_loglets.paxos.standalone.log import SEGMENT
 from virtuallog_server.cli.common.node_discovery import with_all_nodes
 
 ANSWER_SECONDS: Final = 5.0
-"""For one try. An answer waits for the disk."""
+"""Timeout of one try. An answer waits for the disk."""
 TRIES: Final = 2
 PAUSE_SECONDS: Final = 0.5
-"""Between them: a replica is made when it is first asked for, and for that the chain is read, in which a node may have just died."""
+"""Pause between two tries.
+
+A replica is created when it is first asked for. For that the node reads the chain, which waits if another node has just died.
+"""
 KIND: Final = "paxos"
 SILENT: Final = "silent"
-"""The status of who does not answer."""
+"""Status of a replica that does not answer."""
 WHOLE: Final = "whole"
-"""Of a replica without a vote that has all of a closed log: that is how a log is moved."""
+"""Status of a replica without a vote that has all of a closed log. A log is moved to such replicas."""
 Row: TypeAlias = dict[str, Any]
 COLUMNS: Final = ("segment", "node", "status", "promised", "begin", "learned", "end", "seal", "incarnation")
 
 
 async def of_path(path: Path) -> list[Row]:
+    """The row of a stopped replica."""
     async with open_replica(path) as replica:
         return [row_of({}, replica.core.standing())]
 
 
 async def of_peers(peers: Sequence[str], name: str, tls: TlsFiles | None) -> list[Row]:
-    """Of a log used by itself; who does not answer is told as such."""
+    """A row for each replica of a log used by itself, also for silent ones."""
     async with open_services(peers, name, tls) as (services, nodes):
         return await _ask(services, nodes, SEGMENT, {})
 
 
 async def of_cluster(cluster: ClusterFile) -> list[Row]:
-    """Of each paxos loglet in the chain, oldest first."""
+    """A row for each replica of each paxos loglet in the chain, oldest loglet first."""
     cluster, provider, rows = await with_all_nodes(cluster), loglet_providers()[KIND], list[Row]()
     kind = replicated(provider)
     assert kind is not None
@@ -86,7 +90,7 @@ async def _ask(services: Services, nodes: Iterable[NodeId], segment: SegmentId, 
 
 
 def row_of(more: Row, found: Outcome[Standing]) -> Row:
-    """What a replica says of itself, behind `more`."""
+    """The row of a replica, with the columns of `more` first."""
     if isinstance(found, VirtualLogError):
         return {**more, "status": SILENT, "problem": str(found)}
     numbers = ("promised", "begin", "learned", "end", "incarnation")
@@ -96,7 +100,7 @@ def row_of(more: Row, found: Outcome[Standing]) -> Row:
 
 
 def show(rows: Sequence[Row]) -> None:
-    """As a table."""
+    """Print the rows as a table."""
     from rich.console import Console  # takes longer than to ask
     from rich.table import Table
 

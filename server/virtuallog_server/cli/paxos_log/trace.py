@@ -1,6 +1,6 @@
-"""Appends to a log what a trace says: one size per line, such as 100B or 2MB, as `mesos-log benchmark` reads them.
+"""Replay of a trace: one size per line, such as 100B or 2MB, as `mesos-log benchmark` reads it.
 
-By default one append is under way at a time, as in Mesos. Every append is told with its time, its size and how long it took.
+By default one append is in progress at a time, as in Mesos. Each append is reported with its time, size and duration.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SIZE: Final = re.compile(r"([0-9]{1,12})(B|KB|MB|GB)")
 
 
 class Content(enum.Enum):
-    """What entries are made of."""
+    """Bytes of the entries."""
 
     ZERO = "zero"
     ONE = "one"
@@ -35,9 +35,10 @@ class Appended:
     """One append of a trace."""
 
     time: float
-    """When it was done, in seconds since the epoch."""
+    """Time of its acknowledgement, in seconds since the epoch."""
     bytes: int
     ms: float
+    """Duration in milliseconds."""
 
     def __str__(self) -> str:
         return f"{self.time:.6f}\t{self.bytes}\t{self.ms:.3f}"
@@ -45,7 +46,7 @@ class Appended:
 
 @attrs.frozen(kw_only=True)
 class Total:
-    """What all appends of a trace took together."""
+    """Totals of all appends of a trace."""
 
     appends: int
     bytes: int
@@ -53,10 +54,10 @@ class Total:
 
 
 def parse_trace(lines: Iterable[str], bytes_max: int) -> list[int]:
-    """The sizes of a trace. Empty lines are passed over.
+    """Parse the sizes of a trace, in bytes. Empty lines are skipped.
 
     Raises:
-        InvalidSettingError: a line is no size, or more than `bytes_max`.
+        InvalidSettingError: a line is no size, or a size is above `bytes_max`.
     """
     return [_size(number, text, bytes_max) for number, line in enumerate(lines, 1) if (text := line.strip())]
 
@@ -72,7 +73,7 @@ def _size(number: int, text: str, bytes_max: int) -> int:
 
 
 def entries(sizes: Iterable[int], content: Content, source: random.Random) -> Iterator[bytes]:
-    """One entry of each size, made when it is asked for."""
+    """Yield one entry of each size. Each is made when it is needed."""
     for size in sizes:
         yield (
             source.randbytes(size)
@@ -90,11 +91,11 @@ async def replay(
     outstanding: int = 1,
     append_seconds: float = 10.0,
 ) -> Total:
-    """Append everything, so many at a time, in order.
+    """Append all payloads in order, `outstanding` at a time.
 
     Raises:
-        UnavailableError: one was not done within `append_seconds`, or is a maybe: `append` has returned None.
-        VirtualLogError: one failed.
+        UnavailableError: an append was not done within `append_seconds`, or `append` returned None: it may have happened.
+        VirtualLogError: an append failed.
     """
     started, done = clock.monotonic(), list[int]()
 

@@ -1,0 +1,21 @@
+"""Numbers and names that options show. They are repeated here, as `--help` must not import the modules that define them.
+
+A test compares each with its original.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+POSITION_MAX: Final = (1 << 63) - 1
+"""`virtuallog.contract.types.POSITION_MAX`."""
+ENTRY_BYTES_MAX: Final = 4 << 20
+"""`virtuallog.contract.batch.ENTRY_BYTES_MAX`."""
+GRACE_SECONDS: Final = 3600.0
+"""`virtuallog_loglets.archive.config.GRACE_SECONDS`."""
+PAXOS_OUTSTANDING_MAX: Final = 64
+"""`virtuallog_loglets.paxos.standalone.log.OUTSTANDING_MAX`."""
+PAXOS_CONTENTS: Final = ("zero", "one", "random")
+"""Values of `virtuallog_server.cli.paxos_log.trace.Content`."""
+ROLES: Final = ("sequencer", "log-server", "replica")
+"""`virtuallog_server.config.node_config.ROLES`."""
