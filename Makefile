@@ -1,16 +1,17 @@
-# Everything runs in .venv, which make builds by itself from the machine's Python, 3.11 or newer.
+# Everything runs in .venv, which make builds by itself from the machine's Python, 3.11 or newer. `make demo` installs the base
+# package only; the other targets add the extras, the tests and their tools.
 #
 #   make demo     three nodes on this machine: a checked workload while the log underneath is swapped live
 #   make quick    a minute of tests: the cores, the scenarios of the papers, a seed of each scenario of the simulator
 #   make test     verify, then all tests but the long ones; what .ci/run calls
 #   make long     the long tests: hundreds of seeds, every kind swapped for every other, Spark jobs, real clusters that are hurt
 #   make verify   lint, format, types, import rules; changes nothing
-#   make fix      lets the tools mend what they can
+#   make fix      lets ruff fix what it can
 #   make sim      soaks the simulator over many seeds, with a summary; `make sim SEED=7` replays one, `SEEDS=1..99`
-#                 or `MINUTES=30` say how many, `SCENARIO=all` which story, ARGUMENTS="--faults crash" whatever else
+#                 or `MINUTES=30` say how many, `SCENARIO=all` which story, ARGUMENTS="--faults crash" any other option
 #   make hostile  a million mutated frames and every flood against three nodes, then ZooKeeper's ports; FRAMES=100000 for fewer
 #   make bench    measures appends on three local processes
-#   make paxos    the paxos loglet beside the native one and PySyncObj, then deaths of its coordinator, ten minutes; tables go to OUT
+#   make paxos    the paxos loglet beside the native one and PySyncObj, then kills of its coordinator, ten minutes; tables go to OUT
 #   make swaps    every kind of loglet swapped for every other (with ZooKeeper, if Debian's is here), the Delos experiment, stripes
 #                 and a model of many; twelve minutes; tables and pictures go to OUT, `make swaps FILL=1` puts them into docs/
 #   make zookeeper  the database beside ZooKeeper; six minutes; FILL=1 as above
@@ -46,14 +47,18 @@ SCENARIO ?= cluster
 help:
 	@sed -n 's/^#   //p' Makefile
 
-# Made anew whenever pyproject.toml changes; its age says when that was.
+# Installed again when pyproject.toml is newer than these empty files.
+.venv/base: pyproject.toml .ci/setup
+	.ci/setup base
+	@touch $@
+
 .venv/installed: pyproject.toml .ci/setup
 	.ci/setup
-	@touch $@
+	@touch .venv/base $@
 
 setup: .venv/installed
 
-demo: setup
+demo: .venv/base
 	$(BIN)/virtuallog demo
 
 verify: setup
@@ -62,8 +67,8 @@ verify: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Tests differ much in length; loadgroup deals them out one by one. The whole has no limit, as a busy machine needs longer: a single test
-# that hangs has one (pyproject.toml). What takes long is shown at the end.
+# Tests differ much in length; loadgroup deals them out one by one. The whole run has no time limit, as a busy machine needs longer; a
+# single test has one (pyproject.toml). The slowest tests are shown at the end.
 test: verify
 	$(BIN)/pytest --numprocesses=2 --dist=loadgroup --durations=20 -m "not long"
 
@@ -133,12 +138,12 @@ spark-stream: setup | $(OUT)
 	@cat $(OUT)/spark-stream.md
 	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/results/measurements.md)
 
-PROGRAM_swap := swaps.swap
-PROGRAM_kill := failover.kill
-PROGRAM_hosts := failover.hosts
-PROGRAM_churn := churn.churn
+swap: MODULE := swaps.swap
+kill: MODULE := failover.kill
+hosts: MODULE := failover.hosts
+churn: MODULE := churn.churn
 swap kill hosts churn: setup | $(OUT)
-	$(BIN)/python -m virtuallog_lab.experiments.$(PROGRAM_$@) --picture $(OUT)/$@.png --markdown $(ARGUMENTS) > $(OUT)/$@.md
+	$(BIN)/python -m virtuallog_lab.experiments.$(MODULE) --picture $(OUT)/$@.png --markdown $(ARGUMENTS) > $(OUT)/$@.md
 	@cat $(OUT)/$@.md
 	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/results/measurements.md)
 

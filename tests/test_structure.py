@@ -1,4 +1,4 @@
-"""The shape of the source tree, as far as ruff, mypy and import-linter do not hold it already."""
+"""Rules for the source tree that ruff, mypy and import-linter do not check."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import ast
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from fnmatch import fnmatch
 from importlib.metadata import packages_distributions
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -30,7 +32,7 @@ HIDDEN_INPUTS = (
     "time.*", "datetime.datetime.now", "datetime.datetime.utcnow", "datetime.date.today", "datetime.now",
     "random.*", "secrets.*", "uuid.uuid1", "uuid.uuid4", "os.urandom", "asyncio.*",
 )  # fmt: skip
-"""Time and chance come in through ports: what reaches for them by itself cannot be simulated."""
+"""Time and chance come in through ports: code that reads them directly cannot be simulated."""
 ALLOWED_INPUTS = ("random.Random", "random.SystemRandom", "time.struct_time")
 
 THREADS = ("threading.*", "concurrent.*", "multiprocessing.*", "trio.to_thread", "trio.from_thread")
@@ -48,43 +50,86 @@ ADAPTERS = {
         "simulation/virtuallog_simulation/fleet.py",
     )
 }
-"""Where the real clock, threads and processes enter."""
+"""Modules that may use the real clock, threads and processes."""
 
-UNNAMED = {"pandas", "pytest-timeout", "pytest-trio", "pytest-xdist", "setuptools"}
-"""Used without an import statement: by PySpark, by pytest, by a subprocess."""
+UNNAMED = {"check-wheel-contents", "pandas", "pytest-timeout", "pytest-trio", "pytest-xdist", "setuptools"}
+"""Distributions used without an import statement: by PySpark, by pytest, by a subprocess."""
 
-LAB = Path("lab")
-"""Programs that measure real processes: no node runs them."""
+EXPERIMENTS = Path("lab/virtuallog_lab/experiments")
+"""Programs that measure the real machine, and are never simulated."""
 
 COMMANDS = Path("server/virtuallog_server/cli")
-"""What runs in a terminal and in no node may wait for that terminal in a thread."""
+"""Code that runs in a terminal and never in a node may wait for that terminal in a thread."""
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source distribution, built from the packages and the files that name them."""
+    folder = tmp_path_factory.mktemp("sdist")
+    tree = folder / "tree"
+    for package in SHIPPED:
+        shutil.copytree(ROOT / package, tree / package, ignore=shutil.ignore_patterns("__pycache__"))
+    (tree / "tests").mkdir()
+    for name in ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "tests/test_structure.py"):
+        shutil.copy(ROOT / name, tree / name)
+    return _built(tree, "build_sdist", folder)
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from the source distribution alone."""
+    folder = tmp_path_factory.mktemp("wheel")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data")
+    (tree,) = folder.iterdir()
+    return _built(tree, "build_wheel", folder)
+
+
+def _built(tree: Path, hook: str, folder: Path) -> Path:
+    """The distribution that setuptools builds from a source tree."""
+    build = f"import sys; from setuptools import build_meta; build_meta.{hook}(sys.argv[1])"
+    done = subprocess.run([sys.executable, "-c", build, str(folder)], cwd=tree, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    (made,) = (path for path in folder.iterdir() if path.is_file())
+    return made
 
 
 @pytest.mark.slow
-def test_wheel_holds_our_import_roots_and_nothing_else(tmp_path: Path) -> None:
-    """Every module, schema, template and py.typed of the five roots is shipped; tests and documents are not."""
-    tree = tmp_path / "tree"
-    for package in SHIPPED:
-        shutil.copytree(ROOT / package, tree / package, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, tree / name)
-
-    build = "import sys; from setuptools import build_meta; print(build_meta.build_wheel(sys.argv[1]))"
-    done = subprocess.run([sys.executable, "-c", build, str(tmp_path)], cwd=tree, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr.decode()
-    (wheel,) = tmp_path.glob("*.whl")
+@pytest.mark.xdist_group("wheel")
+def test_wheel_holds_our_import_roots_and_nothing_else(wheel: Path) -> None:
+    """Every module, schema, template and py.typed of our packages is shipped, also by way of the sdist; tests and documents are not."""
     shipped = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
 
     wanted = ("*.py", "*.capnp", "py.typed", "*.html", "*.css", "*.js")
-    packages = [tree / package for package in SHIPPED]
+    packages = [ROOT / package for package in SHIPPED]
     assert shipped == {
         str(path.relative_to(package.parent)) for package in packages for glob in wanted for path in package.rglob(glob)
     }
     assert {f"{package.name}/py.typed" for package in packages} <= shipped
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("wheel")
+def test_sdist_holds_no_tests(sdist: Path) -> None:
+    """A part of the tests would run nowhere."""
+    with tarfile.open(sdist) as archive:
+        assert [name for name in archive.getnames() if "tests" in Path(name).parts[1:2]] == []
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("wheel")
+def test_wheel_has_no_common_fault(wheel: Path) -> None:
+    """check-wheel-contents knows many: stray files, missing packages, duplicates, names that clash."""
+    if find_spec("check_wheel_contents") is None:
+        pytest.skip("check-wheel-contents is not installed")
+    command = [sys.executable, "-m", "check_wheel_contents", "--config", ROOT / "pyproject.toml", wheel]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_a_user_of_the_library_never_imports_the_server() -> None:
-    """A client of a log pays for no command line, no console and no database."""
+    """A client of a log loads no command line, no console and no database."""
     script = (
         "import sys, virtuallog.connect, virtuallog_loglets, virtuallog_metastore;"
         " print([name for name in sys.modules if name in ('virtuallog_server', 'virtuallog_database', 'rocksdict')])"
@@ -94,8 +139,8 @@ def test_a_user_of_the_library_never_imports_the_server() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_files_of_a_user_are_in_nobodys_way(tmp_path: Path) -> None:
-    """Beside a script there may be a `server.py`, a `database/` or a `simulation.py`: they are its own."""
+def test_files_of_a_user_do_not_collide_with_ours(tmp_path: Path) -> None:
+    """A script may have a `server.py`, a `database/` or a `simulation.py` beside it; our packages do not import them."""
     for name in ("server.py", "simulation.py", "loglets.py", "metastore.py", "database/__init__.py"):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
@@ -109,7 +154,7 @@ def test_files_of_a_user_are_in_nobodys_way(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("folders", [SHIPPED, (*SHIPPED, "tests")], ids=["product", "tests"])
 def test_dependencies_are_what_is_imported(folders: tuple[str, ...]) -> None:
-    """Nothing rides on a dependency of a dependency, and a dependency arrives with its first use."""
+    """Each imported distribution is declared, not left to a dependency of another; each declared one is used."""
     project = pyproject()["project"]
     extras = [line for lines in project["optional-dependencies"].values() for line in lines]
     declared = {requirement_name(line) for line in (*project["dependencies"], *extras)}
@@ -125,7 +170,7 @@ def test_dependencies_are_what_is_imported(folders: tuple[str, ...]) -> None:
 
 
 def test_entry_points_name_things_that_exist() -> None:
-    """Commands and kinds are found by name at run time: a typing error would only show there."""
+    """Commands and kinds are found by name at run time, so a typing error would only show there."""
     project = pyproject()["project"]
     targets = {**project["scripts"], **{k: v for group in project["entry-points"].values() for k, v in group.items()}}
     for target in targets.values():
@@ -138,14 +183,14 @@ def test_entry_points_name_things_that_exist() -> None:
 
 
 def test_modules_open_with_a_docstring() -> None:
-    """What it is and what its rules are; only an empty __init__.py needs no words."""
+    """Each module says what it is for; only an empty __init__.py needs no docstring."""
     trees = {module: parsed(module) for module in modules(*SHIPPED, "tests")}
 
     assert [str(module) for module, tree in trees.items() if tree.body and not ast.get_docstring(tree)] == []
 
 
 def test_a_crash_point_is_used_where_it_is_made() -> None:
-    """One that nothing reaches is a promise of the simulator that it cannot keep."""
+    """The simulator promises to crash at each point, so the code must reach each."""
     assert [f"{module}: {name}" for module in modules(*SHIPPED) for name in _unused_crash_points(module)] == []
 
 
@@ -175,11 +220,11 @@ def test_tests_say_what_should_happen() -> None:
 
 
 def test_no_hidden_inputs() -> None:
-    """No clock, no chance and no thread but through a port, so that the simulator sees all there is."""
+    """Clock, chance and threads come through ports only, so that the simulator controls them all."""
     found = [
         f"{module}:{line} {name}"
         for module in modules(*SHIPPED)
-        if module not in ADAPTERS and not module.is_relative_to(LAB)
+        if module not in ADAPTERS and not module.is_relative_to(EXPERIMENTS)
         for line, name in attributes(module)
         if any(fnmatch(name, pattern) for pattern in _banned(module)) and name not in ALLOWED_INPUTS
     ]
@@ -192,7 +237,7 @@ def _banned(module: Path) -> tuple[str, ...]:
 
 
 def test_untrusted_bytes_meet_errors_and_not_assertions() -> None:
-    """Bytes from a network or a disk are never asserted on: `python -O` and an attacker would both profit."""
+    """Bytes from a network or a disk are never asserted on: `python -O` drops assertions, and an attacker could end a node with one."""
     asserts = [
         f"{module}:{node.lineno}"
         for module in modules(*SHIPPED)
@@ -206,7 +251,7 @@ def test_untrusted_bytes_meet_errors_and_not_assertions() -> None:
 
 
 def test_schemas_are_loaded_in_one_place() -> None:
-    """A schema that does not parse aborts the process, so what is loaded is ours, and from one place."""
+    """A schema that does not parse aborts the process. So only ours are loaded, in one place."""
     callers = [m for m in modules(*SHIPPED) if any(name == "capnp.load" for _, name in attributes(m))]
 
     assert callers == [Path("virtuallog/contract/schema.py")]

@@ -35,10 +35,16 @@ class Jobs(click.Group):
         return load(name, f"{commands.__name__}.{name}:{name}")
 
     def invoke(self, context: click.Context) -> Any:
-        from pyspark_virtuallog.spark_errors import explained
+        try:
+            with _ended_by_sigterm():
+                return super().invoke(context)
+        except click.exceptions.Exit:
+            raise
+        except Exception:
+            from pyspark_virtuallog.spark_errors import explained  # not for --help
 
-        with explained(), _ended_by_sigterm():
-            return super().invoke(context)
+            with explained():
+                raise
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`python -m tests.zelos`: the whole of `test_history`, at least 20,000 operations. Exit code 1: a promise was broken."""
+"""`python -m tests.interop`: the run of `test_kazoo_history` with 20,000 operations or more. Exit code 1: a promise was broken."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LONG = Plan(
 @click.option("--operations", default=LONG.operations, show_default=True)
 @click.option("--seed", default=LONG.seed, show_default=True)
 def main(operations: int, seed: int) -> None:
-    """Run it, and tell what was seen."""
+    """Run clients against servers that are killed, stopped and swapped; print what happened."""
     set_up_client()
     plan = attrs.evolve(LONG, operations=operations, seed=seed)
     with tempfile.TemporaryDirectory(prefix="virtuallog-zelos-") as folder:

@@ -11,6 +11,7 @@ import gc
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -56,6 +57,7 @@ def serve(config: NodeConfig, *, end_with_parent: bool = False, started: Callabl
         InvalidSettingError: the address cannot be used, or the data directory is in use.
         WrongRecipientError: the data directory is not this node's or this cluster's.
         CorruptionError, MalformedError, StorageError: the data directory cannot be used.
+        ModuleNotFoundError: the config has an HTTP address, and the extra `console` is not installed.
     """
     refuse_optimised_python()
     if config.tls is None:
@@ -63,6 +65,8 @@ def serve(config: NodeConfig, *, end_with_parent: bool = False, started: Callabl
     for address in (config.console, *(config.zookeeper.open_addresses if config.zookeeper else ())):
         if address:
             refuse_open_address(address)
+    if config.console or (config.zookeeper and config.zookeeper.admin_listen):
+        require_http()
     log_output.configure(config.log_level, as_json=config.log_json)
     structlog.contextvars.bind_contextvars(node=config.id)
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -77,6 +81,17 @@ def refuse_optimised_python() -> None:
     """
     if sys.flags.optimize:
         raise UnsupportedError("a node does not run under python -O: its assertions are part of its safety")
+
+
+def require_http() -> None:
+    """Check that the libraries for HTTP are installed, before the data directory is touched.
+
+    Raises:
+        ModuleNotFoundError: one is missing.
+    """
+    for module in ("hypercorn", "starlette", "prometheus_client"):
+        if find_spec(module) is None:
+            raise ModuleNotFoundError(f"No module named {module!r}", name=module)
 
 
 async def _run_until_signalled(config: NodeConfig, end_with_parent: bool, started: Callable[[], None]) -> None:

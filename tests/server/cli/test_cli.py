@@ -55,8 +55,11 @@ def test_every_command_teaches_by_example(name: str) -> None:
 
 
 def test_reconfigure_tells_what_can_be_set() -> None:
-    """Every kind that takes appends, with each of its settings; an archive takes none, and is not offered."""
-    output = run("reconfigure", "--help").output
+    """`--list`: every kind that takes appends, with each of its settings; an archive takes none, and is not offered."""
+    result = run("reconfigure", "--list")
+    output = result.output
+
+    assert result.exit_code == 0
 
     for kind, provider in loglet_providers().items():
         assert (f"--to {kind}" in output) == isinstance(provider, SupportsSettings) == (kind != "archive")
@@ -200,7 +203,7 @@ def test_every_command_is_listed_with_a_word_about_it() -> None:
 
 
 def test_a_command_waits_for_no_module_of_another(dead_cluster: Path) -> None:
-    """`tail` is called by scripts: drawing, tables and progress bars take longer to import than it takes to answer."""
+    """`tail` is called by scripts: pictures, tables and progress bars take longer to import than it takes to answer."""
     probe = (
         "import sys, contextlib\n"
         "from virtuallog_server.cli import main\n"

@@ -9,7 +9,11 @@ EXTRAS: Final[Mapping[str, str]] = {
     "fsspec": "archive",
     "numpy": "archive",
     "pyarrow": "archive",
+    "hypercorn": "console",
+    "prometheus_client": "console",
+    "starlette": "console",
     "kazoo": "zookeeper",
+    "matplotlib": "lab",
     "pandas": "spark",
     "pyspark": "spark",
 }
