@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
-from docs._generate.source import WRITTEN, cell, class_of, docstring, documented, is_module, parsed
+from docs._generate.source import WRITTEN, cell, class_named, docstring, documented, is_module, parsed
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 HEAD: Final = """# Python API
@@ -23,9 +23,9 @@ FRONT: Final = (
 )
 """Modules whose `__all__` is shown name by name."""
 DATABASE: Final = (
-    ("virtuallog_database.client.client", "DatabaseClient"),
-    ("virtuallog_database.client.client", "Session"),
-    ("virtuallog_database.client.transaction", "Transaction"),
+    "DatabaseClient",
+    "Session",
+    "Transaction",
 )
 """What the clients of the database give."""
 AUTHORS: Final = (
@@ -42,7 +42,7 @@ def page() -> str:
         text += f"## {module}\n\n{note or docstring(parsed(module))}\n\n"
         text += "".join(_defined(*_definition(module, name)) for name in _exported(module))
     text += "## The client of the database\n\nWhat `open_embedded` and `open_replica` give.\n\n"
-    text += "".join(_defined(module, class_of(module, name), name) for module, name in DATABASE)
+    text += "".join(_defined(*class_named(name, "virtuallog_database.client."), name) for name in DATABASE)
     for module in AUTHORS:
         text += f"## {module}\n\n{_prose(docstring(parsed(module)))}\n\n"
         for node in parsed(module).body:

@@ -9,7 +9,7 @@ from docs._generate.source import (
     WRITTEN,
     UnknownValueError,
     cell,
-    class_of,
+    class_named,
     docstring,
     documented,
     first_paragraph,
@@ -27,6 +27,7 @@ file and line. An option without a default is required.
 
 """
 FILES: Final = (
+<<<<<<< HEAD
     ("Node: node.toml", "virtuallog_server.config.node_config", "NodeConfig"),
     ("Node: [[peer]]", "virtuallog.client.cluster_file", "NodeAddress"),
     ("Node: [tls]", "virtuallog.rpc.security.tls_files", "TlsFiles"),
@@ -35,15 +36,25 @@ FILES: Final = (
     ("Client: cluster.toml", "virtuallog.client.cluster_file", "ClusterFile"),
     ("Client: VirtualLogSettings", "virtuallog.client.virtual_log", "VirtualLogSettings"),
     ("Client: AppenderSettings", "virtuallog.client.appender_settings", "AppenderSettings"),
+=======
+    ("Node: node.toml", "virtuallog_server", "NodeConfig"),
+    ("Node: [[peer]]", "virtuallog", "NodeAddress"),
+    ("Node: [tls]", "virtuallog", "TlsFiles"),
+    ("Node: [zookeeper]", "virtuallog_server", "ZooKeeperSettings"),
+    ("Node: [[zookeeper.sasl_user]]", "virtuallog_server", "SaslUser"),
+    ("Client: cluster.toml", "virtuallog", "ClusterFile"),
+    ("Client: VirtualLogSettings", "virtuallog", "VirtualLogSettings"),
+    ("Client: AppenderSettings", "virtuallog", "AppenderSettings"),
+>>>>>>> w-docs
 )
-"""Heading, module and class of each table of options."""
+"""Heading, package and class of each table of options."""
 
 
 def page() -> str:
     """Options of nodes and clients, then those of each kind of loglets."""
     text = WRITTEN + HEAD
-    for heading, module, name in FILES:
-        node = class_of(module, name)
+    for heading, package, name in FILES:
+        module, node = class_named(name, package)
         text += f"## {heading}\n\n{first_paragraph(docstring(node))}\n\n"
         text += table(("option", "type", "default", "meaning"), _rows(module, node)) + "\n"
     return text + "## Loglets: --set NAME=VALUE\n\n" + _kinds()

@@ -168,9 +168,19 @@ def classes(*packages: str) -> Iterator[tuple[str, ast.ClassDef]]:
         yield from ((module, node) for node in parsed(module).body if isinstance(node, ast.ClassDef))
 
 
-def class_of(module: str, name: str) -> ast.ClassDef:
-    """A class at the top of a module."""
-    return next(node for node in parsed(module).body if isinstance(node, ast.ClassDef) and node.name == name)
+def class_named(name: str, below: str) -> tuple[str, ast.ClassDef]:
+    """The class of this name in the modules below a package or module, and its module.
+
+    Raises:
+        LookupError: there is none, or more than one.
+    """
+    package = below.partition(".")[0]
+    found = [
+        (module, node) for module, node in classes(package) if node.name == name and f"{module}.".startswith(below)
+    ]
+    if len(found) != 1:
+        raise LookupError(f"{len(found)} classes {name} below {below}, not one")
+    return found[0]
 
 
 def docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> str:

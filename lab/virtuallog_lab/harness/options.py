@@ -15,7 +15,9 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 def form_options(function: FunctionT) -> FunctionT:
     """`--json` and `--markdown`, as an argument `form`."""
     text = click.option("--text", "form", flag_value="text", default=True, hidden=True, type=str)
-    markdown = click.option("--markdown", "form", flag_value="markdown", help="Tables for docs/results/measurements.md.")
+    markdown = click.option(
+        "--markdown", "form", flag_value="markdown", help="Tables for docs/results/measurements.md."
+    )
     as_json = click.option("--json", "form", flag_value="json", help="One JSON object, and nothing else on stdout.")
     return text(markdown(as_json(function)))
 
