@@ -27,16 +27,6 @@ file and line. An option without a default is required.
 
 """
 FILES: Final = (
-<<<<<<< HEAD
-    ("Node: node.toml", "virtuallog_server.config.node_config", "NodeConfig"),
-    ("Node: [[peer]]", "virtuallog.client.cluster_file", "NodeAddress"),
-    ("Node: [tls]", "virtuallog.rpc.security.tls_files", "TlsFiles"),
-    ("Node: [zookeeper]", "virtuallog_server.config.zookeeper_settings", "ZooKeeperSettings"),
-    ("Node: [[zookeeper.sasl_user]]", "virtuallog_server.config.zookeeper_settings", "SaslUser"),
-    ("Client: cluster.toml", "virtuallog.client.cluster_file", "ClusterFile"),
-    ("Client: VirtualLogSettings", "virtuallog.client.virtual_log", "VirtualLogSettings"),
-    ("Client: AppenderSettings", "virtuallog.client.appender_settings", "AppenderSettings"),
-=======
     ("Node: node.toml", "virtuallog_server", "NodeConfig"),
     ("Node: [[peer]]", "virtuallog", "NodeAddress"),
     ("Node: [tls]", "virtuallog", "TlsFiles"),
@@ -45,7 +35,6 @@ FILES: Final = (
     ("Client: cluster.toml", "virtuallog", "ClusterFile"),
     ("Client: VirtualLogSettings", "virtuallog", "VirtualLogSettings"),
     ("Client: AppenderSettings", "virtuallog", "AppenderSettings"),
->>>>>>> w-docs
 )
 """Heading, package and class of each table of options."""
 
