@@ -91,9 +91,7 @@ class LogNetwork:
         if self.quorum < 1:
             raise InvalidSettingError("quorum", f"must be at least 1, not {self.quorum}")
         if not self.is_safe:
-            raise InvalidSettingError(
-                "quorum", f"{self.quorum} of {self.size}: two quorums could share no replica"
-            )
+            raise InvalidSettingError("quorum", f"{self.quorum} of {self.size}: two quorums could share no replica")
 
     @property
     def members(self) -> tuple[LogMember, ...]:
