@@ -122,7 +122,7 @@ def test_wheel_has_no_common_fault(wheel: Path) -> None:
     """check-wheel-contents knows many: stray files, missing packages, duplicates, names that clash."""
     if find_spec("check_wheel_contents") is None:
         pytest.skip("check-wheel-contents is not installed")
-    command = [sys.executable, "-m", "check_wheel_contents", "--config", ROOT / "pyproject.toml", wheel]
+    command = [sys.executable, "-m", "check_wheel_contents", "--config", str(ROOT / "pyproject.toml"), str(wheel)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr

@@ -23,7 +23,10 @@ from virtuallog_loglets.paxos.offsets import offset_of
 
 
 async def explain(loglet: SegmentId, config: PaxosConfig, environment: Environment) -> list[Evidence]:
-    """Evidence of each replica and of the whole; see `SupportsDiagnosis.explain`. `loglet` is the id on the replicas."""
+    """Evidence of each replica and of the whole; see `SupportsDiagnosis.explain`.
+
+    `loglet` is the id on the replicas.
+    """
     answers = await call_each(environment.services, config.replicas, GetStanding(segment=loglet), ANSWER_SECONDS)
     return [
         *(evidence_of_replica(replica, answer) for replica, answer in answers.items()),

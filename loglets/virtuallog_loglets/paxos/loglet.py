@@ -112,7 +112,10 @@ class PaxosLoglet:
         return await driver.run()
 
     async def wait_tail(self, past: LogletOffset) -> Tail:
-        """Wait for the tail to pass `past`; see `Loglet.wait_tail`. One replica is enough: what it has learned is decided."""
+        """Wait for the tail to pass `past`; see `Loglet.wait_tail`.
+
+        One replica is enough: what it has learned is decided.
+        """
         call, clock = QuorumCall(self._environment), self._environment.clock
         request = WaitLearned(segment=self.segment, past=position_of(past))
         deadline = clock.monotonic() + WAIT_SECONDS

@@ -45,7 +45,10 @@ class Status(enum.IntEnum):
 
 
 class Verdict(enum.IntEnum):
-    """The three outcomes of a promise or a write. IGNORED is no refusal: the same number may be tried again later."""
+    """The three outcomes of a promise or a write.
+
+    IGNORED is no refusal: the same number may be tried again later.
+    """
 
     ACCEPT = 0
     REJECT = 1
@@ -107,7 +110,8 @@ class Standing:
     coordinator: NodeId = NO_NODE
     """Leader as far as this replica knows: the node that was promised the highest number, or that claims so."""
     incarnations: Incarnations = ()
-    """Newest stores of other nodes, as in all answers. A check that counts acceptances must not count older stores."""
+    """Newest stores of other nodes, as in all answers. A check that counts acceptances must not
+    count older stores."""
     full: bool = False
     """True if the disk is nearly full and accepts no more data. Set in the answer to `GetStanding` only."""
 
@@ -195,7 +199,10 @@ class PaxosWrite(Request[PaxosWritten]):
 
 @attrs.frozen(kw_only=True)
 class Learn(Request[Standing]):
-    """Any node that knows, to replica: these positions are decided. Taken in any status; `records` are learned ones."""
+    """Any node that knows, to replica: these positions are decided.
+
+    Taken in any status; `records` are learned ones.
+    """
 
     segment: SegmentId
     decided: Decided = NOTHING_DECIDED

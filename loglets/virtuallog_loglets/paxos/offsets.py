@@ -12,7 +12,10 @@ PLACE_MAX: Final = (POSITION_MAX >> INDEX_BITS) - 1
 
 
 def offset_of(position: int) -> int:
-    """Loglet offset of the first entry at a position. Position 0 never holds a batch; its offset is that of position 1."""
+    """Loglet offset of the first entry at a position.
+
+    Position 0 never holds a batch; its offset is that of position 1.
+    """
     return max(0, position - 1) << INDEX_BITS
 
 

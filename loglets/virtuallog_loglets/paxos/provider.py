@@ -71,7 +71,10 @@ class PaxosProvider:
         return self._coordinators
 
     def metrics(self) -> Sequence[MetricFamily]:
-        """Metrics of this node's roles; empty before `serve`. See `virtuallog.contract.metrics.MetricsSource`."""
+        """Metrics of this node's roles; empty before `serve`.
+
+        See `virtuallog.contract.metrics.MetricsSource`.
+        """
         replicas = self._replicas.metrics() if self._replicas is not None else []
         return [
             *replicas,

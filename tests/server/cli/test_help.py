@@ -12,8 +12,6 @@ import virtuallog
 from pyspark_virtuallog import command_line, session
 from pyspark_virtuallog.commands import archive as spark_archive
 from virtuallog.contract import batch, types
-from virtuallog_lab.bench import targets
-from virtuallog_lab.cli import bench
 from virtuallog_loglets.archive import config as archive_config
 from virtuallog_loglets.archive.creation.data_files import DataFileSizes
 from virtuallog_loglets.paxos.standalone import log as paxos_log
@@ -78,7 +76,6 @@ def test_numbers_in_options_are_those_of_the_modules_they_stand_for() -> None:
     assert limits.PAXOS_OUTSTANDING_MAX == paxos_log.OUTSTANDING_MAX
     assert {*limits.PAXOS_CONTENTS} == {content.value for content in Content}
     assert limits.ROLES == node_config.ROLES
-    assert bench.NAMES == targets.NAMES
     assert simulation_cli.NONE == catalogue.NONE
     assert conformance_cli.NODES == conformance_options.NODES
     assert command_line.LOCAL == session.LOCAL

@@ -49,7 +49,10 @@ class CoordinatorState(enum.Enum):
 
 @attrs.define(eq=False)
 class Coordinator:
-    """Core: takes requests, answers, turns and ticks, returns effects. Takes client requests only while it leads or is CLOSED."""
+    """Core: takes requests, answers, turns and ticks, returns effects.
+
+    Takes client requests only while it leads or is CLOSED.
+    """
 
     segment: SegmentId
     node: NodeId

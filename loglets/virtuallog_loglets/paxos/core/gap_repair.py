@@ -127,7 +127,10 @@ class GapRepair:
         return {node: each for node, each in self._standings.items() if self._lacking.get(node) != position}
 
     def _fillable(self, stop: int, end: int) -> int:
-        """First position that must not be filled. All below the window of a coordinator was decided before it went on."""
+        """First position that must not be filled.
+
+        All below the window of a coordinator was decided before it went on.
+        """
         if not self.fills:
             return 0
         highest = max([end, *(standing.end for standing in self._standings.values())])

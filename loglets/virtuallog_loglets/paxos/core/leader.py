@@ -131,7 +131,10 @@ class LeaderTerm:
         return self._add(lambda time_ms: values.truncate(to, time_ms, trim, digest), ticket, len(digest))
 
     def seal_log(self, ticket: ClientTicket) -> list[CoordinatorEffect]:
-        """Take no more requests and write SEAL as the last position; resolved with that position. Idempotent."""
+        """Take no more requests and write SEAL as the last position; resolved with that position.
+
+        Idempotent.
+        """
         if self.seal != NOWHERE:
             return [PaxosResolve(ticket, self.seal)]
         if not self._sealing:

@@ -11,7 +11,8 @@ from virtuallog_loglets.paxos.core.effects import ReplicaTicket
 WAITERS_MAX: Final = 4096
 """Cap on parked requests; each takes a few hundred bytes."""
 WAIT_TICKS: Final = 4
-"""Ticks after which a parked request is answered in any case: its client may have gone, or may ask another replica."""
+"""Ticks after which a parked request is answered in any case: its client may have gone, or may ask
+another replica."""
 
 
 @attrs.frozen

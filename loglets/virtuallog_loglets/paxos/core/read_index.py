@@ -25,7 +25,8 @@ from virtuallog_loglets.paxos.core.rounds import CrashVector
 from virtuallog_loglets.paxos.messages import NOWHERE, Standing, Status
 
 PENDING_MAX: Final = 4096
-"""Cap on requests that wait. The wait takes milliseconds, or for ever if a quorum is away: callers give up and new ones come."""
+"""Cap on requests that wait. The wait takes milliseconds, or for ever if a quorum is away: callers
+give up and new ones come."""
 HELD_BYTES_MAX: Final = 32 << 20
 """Cap on bytes of held offers, equal to the bytes that may wait to be written."""
 
@@ -132,7 +133,10 @@ class PendingReads:
 
     @property
     def needs_question(self) -> bool:
-        """True if a new leadership check is due. One runs at a time; requests that arrive meanwhile share the next."""
+        """True if a new leadership check is due.
+
+        One runs at a time; requests that arrive meanwhile share the next.
+        """
         return self.confirmation is None and bool(self._doubtful)
 
     def wait(self, pending: PendingRead) -> None:

@@ -60,7 +60,8 @@ OPEN_BYTES_MAX: Final = 64 << 20
 """Cap on memory for positions that are not decided. A coordinator has a few waves in flight. A replica that is further
 behind has missed decisions, and takes only those until it has caught up."""
 LEAP_MAX: Final = 1 << 28
-"""Cap on the distance of a promise or write past the last known position: the positions of half a day of a busy log."""
+"""Cap on the distance of a promise or write past the last known position: the positions of half a
+day of a busy log."""
 RAISE_MAX: Final = 1 << 32
 """Cap on how far a number may exceed what is promised here. It admits a replica that was away for years of elections.
 The highest number of all, which could not be outbid, stays out of reach: that would take 2**30 steps, each synced."""

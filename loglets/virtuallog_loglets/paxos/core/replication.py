@@ -27,7 +27,8 @@ from virtuallog_loglets.paxos.messages import Decided, Learn, PaxosWrite, PaxosW
 RESEND_MS: Final = 1000
 """Wait before a write is sent again to a replica that has not answered."""
 RETRY_MS: Final = 50
-"""Wait before a write is sent again to a replica that failed or does not vote now: found soon after a restart, not flooded."""
+"""Wait before a write is sent again to a replica that failed or does not vote now: found soon after
+a restart, not flooded."""
 PATIENCE_MS: Final = 4000
 """Wait for a quorum to accept a position; then the lead is given up. Clients wait for five seconds."""
 
@@ -135,7 +136,10 @@ class Replicator:
         return None
 
     def commit(self, flight: InFlightWrite) -> list[CoordinatorEffect]:
-        """Mark the position decided. The local replica learns it first, as a client that is answered may read there."""
+        """Mark the position decided.
+
+        The local replica learns it first, as a client that is answered may read there.
+        """
         assert flight.item.position == self.committed, "decided in the order of positions"
         self.flight = None
         self.committed += 1
@@ -170,7 +174,10 @@ class Replicator:
         return Decided(proposal=self.proposal, first=self.first, stop=self.committed)
 
     def _send_again(self, flight: InFlightWrite, now_ms: int) -> list[CoordinatorEffect]:
-        """Send the same write to replicas that have not accepted it. A replica that misses it for good catches up later."""
+        """Send the same write to replicas that have not accepted it.
+
+        A replica that misses it for good catches up later.
+        """
         if now_ms - flight.since_ms >= PATIENCE_MS:
             self.lost = f"no quorum accepts position {flight.item.position}"
             return []
@@ -187,7 +194,10 @@ class Replicator:
         return [PaxosSend(nodes, flight.write, flight.round)] if nodes else []
 
     def _count_late_reply(self, node: NodeId, number: int, reply: PaxosWritten) -> None:
-        """Take an answer to a decided write, or to one of an earlier term. A REJECT means that another node was elected."""
+        """Take an answer to a decided write, or to one of an earlier term.
+
+        A REJECT means that another node was elected.
+        """
         self.crash_vector.hear(node, reply.incarnation, reply.incarnations)
         if number > self._began and reply.verdict is Verdict.REJECT and reply.proposal > self.proposal:
             self.lost = Rejected(reply.proposal, reply.coordinator)

@@ -86,7 +86,10 @@ class Round:
 
     @property
     def outcome(self) -> RoundOutcome | None:
-        """Outcome of the votes that still count; None while undecided. A vote of a superseded store is dropped."""
+        """Outcome of the votes that still count; None while undecided.
+
+        A vote of a superseded store is dropped.
+        """
         votes = self._current()
         accepts = [answer for answer in votes if answer.verdict is Verdict.ACCEPT]
         if len(accepts) >= self._quorum:

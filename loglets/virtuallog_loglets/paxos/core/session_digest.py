@@ -31,7 +31,8 @@ from virtuallog_loglets.paxos.offsets import offset_of
 BATCHES_MAX: Final = 64
 """Batches remembered per session, as in a leader's table: an appender has no more in flight."""
 SESSIONS_MAX: Final = 4096
-"""Sessions remembered with their batches: up to 10 KB each, 40 MB in the extreme case that all have the most in flight."""
+"""Sessions remembered with their batches: up to 10 KB each, 40 MB in the extreme case that all have
+the most in flight."""
 IDLE_MAX: Final = 65536
 """Sessions remembered with their next sequence number only: 200 bytes each."""
 
@@ -157,7 +158,10 @@ class SessionDigest:
         known.batches.append((first_sequence, count, place))
 
     def _take_carried(self, carried: bytes) -> None:
-        """Take in what a TRUNCATE dropped. The TRUNCATE is decided, so an unreadable digest counts as forgotten sessions."""
+        """Take in what a TRUNCATE dropped.
+
+        The TRUNCATE is decided, so an unreadable digest counts as forgotten sessions.
+        """
         try:
             self._merge(*_parse_untrusted(carried))
         except MalformedError:

@@ -18,7 +18,8 @@ from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
 from virtuallog_loglets.paxos.messages import NOWHERE, GetStanding, PaxosRecover, PaxosRecovered, Standing
 
 RECOVER_SECONDS: Final = 2.0
-"""Timeout of a round of `PaxosRecover`, whose answer takes one sync. Mesos waits 10 s, so a lost request costs that much."""
+"""Timeout of a round of `PaxosRecover`, whose answer takes one sync. Mesos waits 10 s, so a lost
+request costs that much."""
 
 STANDING_SECONDS: Final = 1.0
 """Timeout for the standings of all replicas: these need no sync of their own."""

@@ -38,7 +38,8 @@ WRITE_SECONDS: Final = 3.0
 UNANSWERED_MAX: Final = 64
 """Cap on unanswered requests to one replica. A replica that stalls is not sent everything: it catches up later."""
 TICK_SECONDS: Final = 0.005
-"""Tick while requests are in flight. If nothing was decided for so long, replicas are sent the decisions, as readers wait."""
+"""Tick while requests are in flight. If nothing was decided for so long, replicas are sent the
+decisions, as readers wait."""
 
 _WRITING = CrashPoint("paxos: a write has left for one replica more")
 _DECIDED = CrashPoint("paxos: a position is decided, nobody has been told")
@@ -176,7 +177,10 @@ class CoordinatorDriver:
         return max(0, int(self._environment.clock.wall() * 1000))
 
     def step(self, step: Callable[[], list[CoordinatorEffect]]) -> None:
-        """Perform a step of the core. A broken invariant ends this role, and not the connection that happened to call."""
+        """Perform a step of the core.
+
+        A broken invariant ends this role, and not the connection that happened to call.
+        """
         if self._abandoned:
             return
         try:

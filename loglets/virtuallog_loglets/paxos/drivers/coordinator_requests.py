@@ -50,7 +50,8 @@ ELECTIONS_MAX: Final = 4
 EARLY_MAX: Final = 1024
 """Cap on requests that wait for an election: more than many clients have in flight."""
 EARLY_SECONDS: Final = INSIST_SECONDS
-"""Time a request waits for an election. After that its client has asked another node, and an answer would be in vain."""
+"""Time a request waits for an election. After that its client has asked another node, and an answer
+would be in vain."""
 
 _Request: TypeAlias = PaxosAppend | PaxosSeal | PaxosTruncate | PaxosSettle
 
@@ -79,7 +80,10 @@ class CoordinatorRequests:
         self._flush_early()
 
     def request(self, request: _Request, done: Done) -> None:
-        """Handle a request: serve it, queue it or send it elsewhere. Returns at once; `done` gets the answer."""
+        """Handle a request: serve it, queue it or send it elsewhere.
+
+        Returns at once; `done` gets the answer.
+        """
         core = self._core
         if core.stopped is not None:
             done(core.stopped)

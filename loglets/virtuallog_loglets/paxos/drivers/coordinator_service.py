@@ -56,7 +56,10 @@ class CoordinatorService:
         return [requests.driver for requests in self._coordinator_requests.values()]
 
     def made(self, replica: LocalReplica) -> None:
-        """Register a replica. Its coordinator is made at the first request: most logs are closed and never need one."""
+        """Register a replica.
+
+        Its coordinator is made at the first request: most logs are closed and never need one.
+        """
         self._known[replica.segment] = replica
 
     def forget(self, lowest_live_version: int) -> None:
@@ -65,7 +68,10 @@ class CoordinatorService:
         self._drop(self._is_dropped)
 
     def sweep_loglets(self, horizon: int, live: Collection[SegmentId]) -> None:
-        """Drop coordinators of versions up to `horizon` except `live`. If one is asked for again, the chain is consulted."""
+        """Drop coordinators of versions up to `horizon` except `live`.
+
+        If one is asked for again, the chain is consulted.
+        """
         self._drop(lambda segment: segment.version <= horizon and segment not in live)
 
     def _drop(self, is_dropped: Callable[[SegmentId], bool]) -> None:
@@ -101,7 +107,10 @@ class CoordinatorService:
         return requests
 
     async def _find(self, segment: SegmentId) -> None:
-        """Have the replica made if the decided chain names it. Runs in a service task, as callers may give up meanwhile."""
+        """Have the replica made if the decided chain names it.
+
+        Runs in a service task, as callers may give up meanwhile.
+        """
         try:
             replica = await self._replicas().replica(segment)
             if self._is_dropped(segment):

@@ -75,7 +75,10 @@ async def fill(
 
 @attrs.define(eq=False)
 class _RangeFill:
-    """One call of `fill`. If it is cancelled, other fills continue from what replicas have promised and accepted."""
+    """One call of `fill`.
+
+    If it is cancelled, other fills continue from what replicas have promised and accepted.
+    """
 
     _segment: SegmentId
     _ensemble: Callable[[], Ensemble]

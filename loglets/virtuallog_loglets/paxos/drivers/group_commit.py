@@ -73,7 +73,11 @@ class _Group:
     bytes: int = 0
 
     def drop(self, span: Span) -> None:
-        """Drop a span. Spans are dropped before pairs are put, so pairs of this group inside the span are discarded."""
+        """Drop a span.
+
+        Spans are dropped before pairs are put, so pairs of this group inside the span are
+        discarded.
+        """
         self.dropped.append(span)
         start, stop = span
         for key in [key for key in self.changes if start <= key < stop]:

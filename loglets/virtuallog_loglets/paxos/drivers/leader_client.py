@@ -44,7 +44,8 @@ ASK_SECONDS: Final = 1.0
 INSIST_SECONDS: Final = 3.0
 """Timeout of a request that insists: time for an election and the catch-up with it."""
 PAUSE_SECONDS: Final = 0.05
-"""T of the pause of T to 2T between attempts, once all nodes have been asked: clients that insist do not act in step."""
+"""T of the pause of T to 2T between attempts, once all nodes have been asked: clients that insist
+do not act in step."""
 
 OVERLOADED_SECONDS: Final = ASK_SECONDS
 """Time for which an overloaded node is asked again, before it counts as one that does not answer. A busy leader must not
@@ -162,7 +163,10 @@ class _LeaderCall:
         return self._search.failed(target.node, now)
 
     def _in_doubt(self, node: NodeId, error: VirtualLogError) -> VirtualLogError:
-        """The error to raise for an error of `node`. After an unknown outcome it must not say that nothing was done."""
+        """The error to raise for an error of `node`.
+
+        After an unknown outcome it must not say that nothing was done.
+        """
         if isinstance(error, TailMismatchError) and error.found < error.expected and self._asked != {node}:
             # A node remembers its own refusals only. A copy of the request may wait for an election at another node, or
             # still be on its way, and the tail may come to fit. A tail that has passed the condition stays past it.

@@ -40,7 +40,8 @@ READ_BYTES_MAX: Final = 8 << 20
 READ_POSITIONS_MAX: Final = 4096
 """Cap on the positions of one answer: another request for small records is cheaper than a slow answer."""
 QUOTE_BYTES_MAX: Final = 12 << 20
-"""Cap on the learned values in an answer to a promise, which must fit in a frame. That of one position always does."""
+"""Cap on the learned values in an answer to a promise, which must fit in a frame. That of one
+position always does."""
 
 
 @attrs.define(eq=False)
@@ -58,7 +59,8 @@ class LocalReplica:
     _request: Callable[[Any, Done], None]
     _carry_out: Callable[[LocalReplica, list[ReplicaEffect]], None]
     other_holders: tuple[NodeId, ...] = attrs.field(default=(), init=False)
-    """Servers that the chain names for the log now, as a closed log may have moved. They hold decisions and have no vote."""
+    """Servers that the chain names for the log now, as a closed log may have moved. They hold
+    decisions and have no vote."""
     _missing: trio.Event = attrs.field(factory=trio.Event, init=False)
     _dropped: SealedError | None = attrs.field(default=None, init=False)
 
@@ -72,7 +74,10 @@ class LocalReplica:
         return tuple(dict.fromkeys((*self.ensemble().members, *self.other_holders)))
 
     def post(self, request: Request[ReplyT], done: Callable[[ReplyT | VirtualLogError], None]) -> None:
-        """Perform a request as for a remote caller. `done` is called with the reply or the error, now or later."""
+        """Perform a request as for a remote caller.
+
+        `done` is called with the reply or the error, now or later.
+        """
         self._request(request, done)
 
     async def perform(self, request: Request[ReplyT]) -> ReplyT:
@@ -157,7 +162,10 @@ class LocalReplica:
     # -- for ReplicaService ---------------------------------------------------------------------------------------
 
     def drop(self, reason: SealedError) -> None:
-        """Mark the log as dropped: no more reads or writes. Its keys may belong to another replica from now on."""
+        """Mark the log as dropped: no more reads or writes.
+
+        Its keys may belong to another replica from now on.
+        """
         self._dropped = reason
         self._missing.set()
 

@@ -115,7 +115,10 @@ class _ReplicaMaintenance:
     # -- recovery ---------------------------------------------------------------------------------------------------------
 
     async def _recover(self) -> None:
-        """Run one round of recovery. The initial status of a replica tells whether it may have forgotten something."""
+        """Run one round of recovery.
+
+        The initial status of a replica tells whether it may have forgotten something.
+        """
         step = await recovery_round(
             self._replica, self._ensemble, self._environment, has_forgotten=True, auto_initialize=self._auto_initialize
         )
@@ -143,7 +146,10 @@ class _ReplicaMaintenance:
         log.info("recovered", segment=str(self._replica.segment), begin=quorum.begin, end=quorum.end)
 
     async def _learn_all(self, begin: int, end: int) -> None:
-        """Learn [begin, end]. Positions in flight are left to the leader at first; position 0 is always filled."""
+        """Learn [begin, end].
+
+        Positions in flight are left to the leader at first; position 0 is always filled.
+        """
         clock, leave = self._environment.clock, IN_FLIGHT if end > 0 else 0
         deadline = clock.monotonic() + PATIENCE_SECONDS
         while await self._catch_up(begin, end + 1, leave) <= end:

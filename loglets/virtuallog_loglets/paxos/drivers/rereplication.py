@@ -68,7 +68,10 @@ class PaxosRereplication:
     piece_bytes: int = PIECE_BYTES
 
     async def run(self) -> None:
-        """Make the copy on the newcomer whole; see `ReplicatedProvider.replicate`. If cancelled, copied positions stay."""
+        """Make the copy on the newcomer whole; see `ReplicatedProvider.replicate`.
+
+        If cancelled, copied positions stay.
+        """
         begin, trim = await self._limits()
         standing = await self._learn(())
         _BEGUN.reached()

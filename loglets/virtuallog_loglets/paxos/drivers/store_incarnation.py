@@ -81,5 +81,8 @@ async def newest_version(environment: NodeEnvironment) -> int:
 
 
 def _incarnation(environment: NodeEnvironment) -> int:
-    """Number of a new store. Boots of a data directory begin below 2**32 and grow by one; a later directory joins later."""
+    """Number of a new store.
+
+    Boots of a data directory begin below 2**32 and grow by one; a later directory joins later.
+    """
     return (environment.joined << _BOOT_BITS) + environment.boot

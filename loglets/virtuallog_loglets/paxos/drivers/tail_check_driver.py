@@ -26,7 +26,8 @@ ASK_SECONDS: Final = 0.5
 WAIT_SECONDS: Final = 4.0
 """Timeout of a `WaitLearned`: longer than a replica keeps it parked."""
 LEARN_SECONDS: Final = 0.25
-"""Time after which the leader is asked to settle; positions in flight are normally decided and announced within some syncs."""
+"""Time after which the leader is asked to settle; positions in flight are normally decided and
+announced within some syncs."""
 SETTLE_SECONDS: Final = 4.0
 """Timeout of one attempt to settle, in which another leader can be found."""
 CHECK_SECONDS: Final = 10.0

@@ -135,7 +135,10 @@ class Log:
         return Position.from_identity(identity)
 
     def metrics(self) -> Sequence[MetricFamily]:
-        """Metrics of this log; see `virtuallog.contract.metrics.MetricsSource`. Keep quorum <= ensemble size < 2 * quorum."""
+        """Metrics of this log; see `virtuallog.contract.metrics.MetricsSource`.
+
+        Keep quorum <= ensemble size < 2 * quorum.
+        """
         votes = self.replica.core.status is Status.VOTING
         return [
             *metrics.standalone_families(f"{self._metrics_prefix}log", votes, self.network.size),

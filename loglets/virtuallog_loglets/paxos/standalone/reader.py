@@ -40,7 +40,10 @@ class BadRange(enum.Enum):
 
 @attrs.define
 class ReadRangeError(TerminalError):
-    """Raised if this replica cannot read a range. PENDING and MISSING end with `LogReader.catchup`, or by themselves."""
+    """Raised if this replica cannot read a range.
+
+    PENDING and MISSING end with `LogReader.catchup`, or by themselves.
+    """
 
     reason: BadRange
 
