@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.server.report.demo_sample import outcome
 from virtuallog.contract.chain import Chain, close, extend, genesis, modify
+from virtuallog.contract.types import NodeId
 from virtuallog_lab.demo.changes import ActiveSegments, RequestedChange, find_changes
 from virtuallog_lab.demo.demonstration import VICTIM, tour
 from virtuallog_lab.demo.picture import draw
@@ -19,16 +20,22 @@ from virtuallog_lab.workload.appends import percentile
 
 def test_the_tour_ends_where_the_story_kills() -> None:
     """The last stop of the tour has its sequencer on the victim."""
-    assert tour()[-1].settings["sequencer"] == str(VICTIM)
+    assert tour(())[-1].settings["sequencer"] == str(VICTIM)
 
 
 def test_the_tour_goes_over_every_kind_of_our_own() -> None:
     """And to log servers that do nothing else; never twice in a row to the same."""
-    stops = tour()
+    stops = tour(())
 
     assert {stop.kind for stop in stops} == {"native", "paxos", "striped"}
     assert any(stop.settings.get("servers") == "4,5,6" for stop in stops)
     assert all((one.kind, one.settings) != (other.kind, other.settings) for one, other in pairwise(stops))
+
+
+@pytest.mark.parametrize("node", [1, 2, 3])
+def test_the_first_swap_goes_to_another_node(node: int) -> None:
+    """A swap to the node that orders already shows nothing."""
+    assert tour([NodeId(node)])[0].settings["sequencer"] != str(node)
 
 
 def chains(count: int) -> list[Chain]:

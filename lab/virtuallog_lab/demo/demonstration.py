@@ -7,7 +7,7 @@ are trimmed, all others in the end.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from importlib.util import find_spec
@@ -20,9 +20,10 @@ from virtuallog.admin.cluster_status import fetch_statuses
 from virtuallog.admin.control import PrefixTrim
 from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.connect import ask_living, connect, newest_register, open_services_to
-from virtuallog.contract.chain import Chain
+from virtuallog.contract.chain import Chain, Segment
 from virtuallog.contract.errors import RetryableError, StorageError, UnavailableError
 from virtuallog.contract.ports import Services
+from virtuallog.contract.provider import replicated
 from virtuallog.contract.types import LogPosition, NodeId
 from virtuallog.plugins import loglet_providers
 from virtuallog.runtime.clock import SystemClock
@@ -144,7 +145,7 @@ class Demonstration:
 
     async def _steps(self, services: Services, log: VirtualLog) -> None:
         await self._undisturbed()
-        for stop in tour():
+        for stop in tour(orderers((await self._chain(services)).last)):
             await self._swap(services, stop)
             await self._undisturbed()
         if self._archives:
@@ -248,12 +249,23 @@ class Demonstration:
         self._tell(f"{self.workload.elapsed:5.1f} s  {label}")
 
 
-def tour() -> list[Stop]:
-    """Through every kind that needs nothing but our nodes, from one sequencer to another, to one on the victim."""
+def orderers(segment: Segment) -> frozenset[NodeId]:
+    """Return the nodes that order the appends to a segment; empty if any server may."""
+    found = replicated(loglet_providers()[segment.kind])
+    return frozenset() if found is None else found.placement(segment.config).orders
+
+
+def tour(ordering: Collection[NodeId]) -> list[Stop]:
+    """List the swaps: every kind that needs nothing but our nodes, and different nodes that order.
+
+    Args:
+        ordering: nodes that order the log at the start. The first swap goes to another one.
+    """
     installed = loglet_providers()
     whole = {"servers": "1,2,3"}
+    first = 1 if 2 in ordering else 2
     stops = [
-        Stop("native", {**whole, "sequencer": "2"}, "native, sequencer on node 2"),
+        Stop("native", {**whole, "sequencer": str(first)}, f"native, sequencer on node {first}"),
         Stop("paxos", whole, "paxos"),
         Stop("striped", {**whole, "stripes": "2"}, "striped, two native loglets side by side"),
         Stop("native", {"servers": "4,5,6", "sequencer": "1"}, "native, entries on log servers of their own"),

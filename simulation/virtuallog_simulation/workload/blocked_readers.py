@@ -25,7 +25,7 @@ PARKED_MAX: Final = 4
 
 
 @attrs.define(eq=False)
-class ParkedReader:
+class BlockedReader:
     """A reader that waits for entries which are not there yet."""
 
     where: str
@@ -108,9 +108,9 @@ async def park(actor: Actor) -> None:
         await choose(actor.random, KINDS)(actor)
 
 
-async def _park(actor: Actor, where: str, position: int, *, reads: bool = True) -> ParkedReader:
+async def _park(actor: Actor, where: str, position: int, *, reads: bool = True) -> BlockedReader:
     """Return once the reader waits there; without `reads`, once it knows the chain."""
-    parked = ParkedReader(where, LogPosition(position))
+    parked = BlockedReader(where, LogPosition(position))
     actor.stage.parked.append(parked)
     actor.stage.nursery.start_soon(parked.run, actor.stage)
     if reads:

@@ -22,7 +22,7 @@ from virtuallog.testing.weak_seal_provider import KIND as WEAK_SEAL
 from virtuallog_simulation.faults.nemesis import Nemesis
 from virtuallog_simulation.workload import chain_changes
 from virtuallog_simulation.workload.actor import Actor, Follower, WorkloadContext, attempt
-from virtuallog_simulation.workload.blocked_readers import ParkedReader
+from virtuallog_simulation.workload.blocked_readers import BlockedReader
 from virtuallog_simulation.world.cluster import Cluster
 from virtuallog_simulation.world.external_services import ZOOKEEPER
 
@@ -58,7 +58,7 @@ class LivenessJudge:
 
     actor: Actor
     _hurt_nodes: HurtNodes
-    _readers: list[ParkedReader] = attrs.field(factory=list, init=False)
+    _readers: list[BlockedReader] = attrs.field(factory=list, init=False)
 
     async def demand_all(self) -> bool:
         self._read_on(LogPosition(0))
@@ -134,7 +134,7 @@ class LivenessJudge:
 
     def _read_on(self, start: LogPosition) -> None:
         """One that tails the log until the run is over."""
-        reader = ParkedReader(f"judge's reader from {start} on", start)
+        reader = BlockedReader(f"judge's reader from {start} on", start)
         reader.may_read.set()
         self._readers.append(reader)
         self.actor.stage.nursery.start_soon(reader.run, self.actor.stage)
