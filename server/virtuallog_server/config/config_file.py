@@ -21,23 +21,23 @@ from virtuallog_server.config.node_config import NodeConfig, read_node_config
 from virtuallog_server.config.zookeeper_settings import ZooKeeperSettings
 
 _SHOWN: Final = ("listen", "metastore", "roles", "loglet")
-"""Options that an operator looks for first: written even where they are at their default."""
+"""Options that an operator looks for first. They are written even at their default."""
 
 
 @attrs.frozen(kw_only=True)
 class StartOptions:
-    """Options of `up` and `serve` that are part of a node's config. Empty: not given."""
+    """Options of `up` and `serve` that are part of a node's config. Empty if not given."""
 
     console: str = ""
     zookeeper: str = ""
-    """host:port, as `listen` in the section `[zookeeper]`."""
+    """host:port: the value of `listen` in the section `[zookeeper]`."""
     origin: str = ""
 
     def over(self, config: NodeConfig) -> NodeConfig:
-        """The config with these options in place of its own.
+        """Return the config with these options in place of its own.
 
         Raises:
-            FieldError: an option cannot be; its path names the option.
+            FieldError: an option has no valid value; its path names the option.
         """
         for name in ("console", "origin"):
             if getattr(self, name):
@@ -53,17 +53,17 @@ class StartOptions:
 
 @attrs.frozen(kw_only=True)
 class Amended:
-    """A config file together with what options add to it. `write` makes the file so."""
+    """A config file, and the options that `write` adds to it."""
 
     path: Path
     config: NodeConfig
-    """As it will read back."""
+    """The config that the written file will give."""
     added: tuple[str, ...] = ()
-    """What `write` inserts, as TOML keys; empty: the file has all of it."""
+    """TOML keys that `write` inserts. Empty if the file has them all."""
     _text: str = ""
 
     def write(self) -> None:
-        """Insert what is added, in one step; durable on return.
+        """Insert the options in one step. The file is durable on return.
 
         Raises:
             StorageError: the file cannot be written.
@@ -73,21 +73,21 @@ class Amended:
                 _replace(self.path.resolve(), self._text)
 
     def __str__(self) -> str:
-        """For the operator, once it was written."""
+        """A sentence for the operator, after `write`."""
         return f"{self.path} has {', '.join(self.added)} now"
 
 
 def spell_config(config: NodeConfig) -> str:
-    """The text of a config file in the data directory that reads back as this."""
+    """The text of a config file in the data directory that reads back as this config."""
     return spell(attrs.evolve(config, data=Path()), _SHOWN)
 
 
 def amend(path: Path, options: StartOptions) -> Amended:
-    """The config in the file `path`, with the options. Nothing is written yet.
+    """Read the config file `path`, and add the options. Nothing is written yet.
 
     Raises:
-        InvalidSettingError: the file cannot be used, or says otherwise than an option.
-        FieldError: an option cannot be.
+        InvalidSettingError: the file cannot be used, or contradicts an option.
+        FieldError: an option has no valid value.
     """
     held = read_node_config(path)
     wanted = options.over(held)
@@ -114,7 +114,7 @@ def _check_free(path: Path, text: str, keys: tuple[str, ...], held: str, wanted:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Who may read the file stays as it was: there may be passwords in it."""
+    """Replace the file in one step, and keep its permissions: there may be passwords in it."""
     new = path.with_name(f"{path.name}.new")
     mode = path.stat().st_mode & 0o777
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""What can be configured on a node, and the only place that reads it from a file.
+"""The config of a node, and its reader. No other module reads it from a file.
 
 docs/reference/sample.toml lists every option. Clients read `cluster.toml` (`virtuallog.client.cluster_file`) instead; everything else
 about a cluster is in its register.
@@ -25,15 +25,15 @@ from virtuallog_server.healing.core.policy import HealingSettings
 
 ROLES: Final = ("sequencer", "log-server", "replica")
 CONNECTIONS_MIN: Final = 16
-"""With fewer a node could not even talk to its cluster."""
+"""Least number of connections. With fewer a node could not even talk to its cluster."""
 CONNECTIONS_BYTES_MIN: Final = 64 << 20
-"""One honest connection alone may need nearly as much."""
+"""Least memory for all connections. A single honest connection may need nearly as much."""
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 @attrs.frozen(kw_only=True)
 class NodeConfig:
-    """One node."""
+    """The config of one node."""
 
     id: int
     """Number of this node, from 1 on. It is written into the data directory at the first start; a data directory of
@@ -45,67 +45,78 @@ class NodeConfig:
 
     listen: str = "127.0.0.1:7001"
     """host:port to listen on. Without `tls` only loopback addresses are accepted: connections are then neither encrypted
-    nor authenticated, so an open port would let anybody on the network read and seal the log."""
+    nor authenticated, so an open port would let every machine on the network read and seal the log.
+    """
 
     peers: tuple[NodeAddress, ...] = attrs.field(default=(), metadata=toml_key("peer"))
     """Every node of the cluster as it starts, this one included, the same on all of them. Used for the first start
-    and for discovery: once the cluster runs, the node table in the register is what counts. None: a cluster of one."""
+    and for discovery: once the cluster runs, the node table in the register counts. If empty, a cluster of one.
+    """
 
     metastore: tuple[int, ...] = ()
     """Ids of the first members of the MetaStore, the same on all nodes. A majority of them must live to change the
-    chain; three survive one failure, five survive two. None: all peers."""
+    chain; three survive one failure, five survive two. If empty, all peers.
+    """
 
     roles: tuple[str, ...] = ROLES
-    """What loglets may use this node for: `sequencer` (orders appends), `log-server` (stores entries), `replica` (both, for
-    paxos loglets; who has the two others has it, too). A node whose only role is `log-server` is a disaggregated log server."""
+    """Roles that loglets may use: `sequencer` (orders appends), `log-server` (stores entries), `replica` (of paxos
+    loglets; implied by having both other roles). A node whose only role is `log-server` is a disaggregated log server.
+    """
 
     loglet: str = "native"
-    """Kind of the first loglet of a new cluster; later ones are chosen by `virtuallog reconfigure`."""
+    """Kind of the first loglet of a new cluster. Later ones are chosen by `virtuallog reconfigure`."""
 
     origin: str = ""
-    """Where `virtuallog spark restore` has put what a new cluster goes on from: a directory that fsspec knows, or a path, which counts
-    from the folder of the config file. The same on all nodes. Its log then begins at the restored position, and servers of the database that
-    have nothing yet take the restored state. Used at the first start. Empty: a new log begins at 0."""
+    """Place where `virtuallog spark restore` has written the origin of a new cluster: a directory that fsspec knows, or a path,
+    relative to the folder of the config file. The same on all nodes. The log then begins at the restored position, and new servers
+    of the database take the restored state. Used at the first start only. If empty, a new log begins at 0.
+    """
 
     console: str = ""
     """host:port on which the node answers HTTP: /metrics for Prometheus, /healthz, /readyz, /status. Loopback addresses
-    only, with TLS or without. Empty: no console."""
+    only, with TLS or without. Needs the extra `console`. If empty, no HTTP.
+    """
 
     healing: str = "replace-failed"
-    """What this node does by itself when others fail: the name of a policy (an entry point of `virtuallog.policies`, or
-    `package.module:Class`), the same on all nodes. `replace-failed` replaces a sequencer that fails, and log servers that
-    fail if there are spare nodes. `off`: nothing, an operator does it."""
+    """Policy for the failure of other nodes: its name (an entry point of `virtuallog.policies`, or `package.module:Class`), the
+    same on all nodes. `replace-failed` replaces a sequencer that fails, and log servers that fail if there are spare nodes.
+    With `off` an operator does it.
+    """
 
     server_patience_seconds: float = 8.0
-    """How long a log server of the open segment must have failed before a spare node takes its place. Longer than a
-    restart takes, or restarts move the log."""
+    """Seconds for which a log server of the open segment must have failed before a spare node takes its place. Must be longer
+    than a restart takes, or restarts move the log.
+    """
 
     rebuild_patience_seconds: float = 60.0
-    """The same for copies of closed segments, whose entries are then copied to the spare node."""
+    """The same for copies of closed segments. Their entries are then copied to the spare node."""
 
     protocol: int = 0
-    """Newest version of the protocol to speak, and to write for others to read; 0: the newest that this program knows.
-    Set it to the former version while nodes are upgraded one by one, and a node can still go back to its former program."""
+    """Newest version of the protocol to speak, and to write for others to read. 0 for the newest that this program knows.
+    Set it to the former version while nodes are upgraded one by one; then a node can still return to its former program.
+    """
 
     connections_max: int = 1024
-    """Connections that this node serves at a time. For one more, one goes that is silent or idle; clients come back when
-    they need to. Each costs a descriptor and some 20 KB, with TLS 160 KiB."""
+    """Connections that this node serves at a time. For one more it closes a silent or idle one, whose client comes back when
+    it needs to. Each costs a descriptor and some 20 KB, with TLS 160 KiB.
+    """
 
     connections_bytes_max: int = 256 << 20
-    """What all connections together may make this node hold in memory: messages that are not whole, calls without an
-    answer, answers that are not taken. Beyond, the connection that has been stuck for longest is closed."""
+    """Bytes that all connections together may make this node hold: incomplete messages, calls without an answer, answers
+    that are not read. Beyond, the connection that has been stuck for longest is closed.
+    """
 
     log_level: str = "info"
     """Least important messages that are logged to stderr: debug, info, warning or error."""
 
     log_json: bool = False
-    """Log one JSON object per line instead of text for people."""
+    """True to log one JSON object per line, instead of text."""
 
     tls: TlsFiles | None = None
-    """The certificate of this node and the authority that it believes, for all its connections. None: no TLS."""
+    """The certificate of this node and the authority that it trusts, for all its connections. None if there is no TLS."""
 
     zookeeper: ZooKeeperSettings | None = None
-    """What this node serves ZooKeeper's clients with. None: it has no part in the database."""
+    """The service for ZooKeeper's clients. None if this node has no part in the database."""
 
     def __attrs_post_init__(self) -> None:
         if not 1 <= self.id <= NODE_ID_MAX:
@@ -133,7 +144,7 @@ class NodeConfig:
 
     @property
     def versions(self) -> Versions:
-        """Of the protocol, that this node speaks."""
+        """Versions of the protocol that this node speaks."""
         return SPOKEN.up_to(self.protocol)
 
     @property
@@ -149,7 +160,7 @@ class NodeConfig:
 
     @property
     def all_peers(self) -> tuple[NodeAddress, ...]:
-        """The initial nodes, this one included even if no list was given."""
+        """The initial nodes, this one included even if no list is given."""
         return self.peers or (NodeAddress(id=self.id, address=self.listen),)
 
     @property
@@ -160,16 +171,16 @@ class NodeConfig:
     @property
     def all_roles(self) -> tuple[str, ...]:
         """`roles`, what follows from them, and `metastore` if this node is one of its first members."""
-        # A config that lists both comes from a time when there were no others.
+        # A config that lists both is older than the role `replica`.
         implied = "replica" not in self.roles and {"sequencer", "log-server"}.issubset(self.roles)
         return (*self.roles, *(("replica",) if implied else ()), *(("metastore",) if self.node in self.members else ()))
 
 
 def read_node_config(path: Path) -> NodeConfig:
-    """The node's config file; relative paths in it count from the folder that the file is in.
+    """Read a node's config file. Relative paths in it are relative to its folder.
 
     Raises:
-        InvalidSettingError: names file, line and key.
+        InvalidSettingError: the config is invalid; names file, line and key.
     """
     config = read_toml(NodeConfig, path)
     tls = config.tls.below(path.parent) if config.tls else None
@@ -179,10 +190,10 @@ def read_node_config(path: Path) -> NodeConfig:
 
 
 def parse_peers(text: str) -> tuple[NodeAddress, ...]:
-    """The value of `--peers`: `1@127.0.0.1:7001,2@127.0.0.1:7002`.
+    """Parse the value of `--peers`: `1@127.0.0.1:7001,2@127.0.0.1:7002`.
 
     Raises:
-        FieldError: it does not look like that.
+        FieldError: a part is not id@host:port.
     """
     peers = []
     for part in text.split(","):

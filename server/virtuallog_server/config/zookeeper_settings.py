@@ -1,6 +1,6 @@
-"""What can be configured about the service for ZooKeeper's clients: the section `[zookeeper]` of a node's config.
+"""Settings of the service for ZooKeeper's clients: the section `[zookeeper]` of a node's config.
 
-Names follow ZooKeeper's own where there are any (zoo.cfg, or the system property), in our spelling and with units.
+Names follow ZooKeeper's own if there are any (zoo.cfg, or the system property), in our spelling and with units.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from virtuallog.runtime.toml import FieldError, check_address, toml_key
 from virtuallog_database.snapshots.policy import SnapshotSettings
 
 JUTE_BYTES_MIN: Final = 1 << 10
-"""With less not even a connect request with a password and a long path would fit."""
+"""Least buffer. A connect request with a password and a long path needs as much."""
 EJECT_SECONDS_MIN: Final = 30.0
-"""Six times the five seconds after which a server says that it is there: with less, servers that live eject each other."""
+"""Six times the five seconds between a server's signs of life. With less, live servers would eject each other."""
 COMMANDS: Final = ("srvr", "ruok", "isro")
-"""ZooKeeper's own default allows `srvr` alone. The others tell nothing either, and clients ask `isro` by themselves."""
+"""ZooKeeper's own default allows `srvr` alone. The others disclose nothing either, and clients ask `isro` by themselves."""
 
 
 CLIENT_CERTIFICATES: Final = ("need", "want", "none")
@@ -27,97 +27,110 @@ CLIENT_CERTIFICATES: Final = ("need", "want", "none")
 
 @attrs.frozen(kw_only=True)
 class SaslUser:
-    """One who may log in with SASL DIGEST-MD5: `user_NAME="PASSWORD"` in ZooKeeper's JAAS file."""
+    """A user of SASL DIGEST-MD5: `user_NAME="PASSWORD"` in ZooKeeper's JAAS file."""
 
     name: str
     password: str = attrs.field(repr=False)
-    """In plain text, as the exchange demands: keep the config file to yourself."""
+    """In plain text, as the protocol demands: protect the config file."""
 
 
 @attrs.frozen(kw_only=True)
 class ZooKeeperSettings:
-    """A node with this section is a server of the database."""
+    """Settings of a node that is a server of the database."""
 
     listen: str = "127.0.0.1:2181"
-    """host:port for clients. Only loopback addresses: connections here are not encrypted. Empty: none. (clientPort)"""
+    """host:port for clients. Only loopback addresses: connections here are not encrypted. If empty, no such port. (clientPort)"""
 
     tls_listen: str = ""
-    """host:port for clients that use TLS. Needs `tls`. Empty: none. (secureClientPort)"""
+    """host:port for clients that use TLS. Needs `tls`. If empty, no such port. (secureClientPort)"""
 
     tls: TlsFiles | None = None
-    """The certificate that clients on `tls_listen` are shown, and the authority that vouches for theirs."""
+    """The certificate for clients on `tls_listen`, and the authority that signs theirs."""
 
     client_certificates: str = "need"
-    """Of clients on `tls_listen`. `need`: each must show one; `want`: one that it shows must be good; `none`: it is not asked.
-    (ssl.clientAuth)"""
+    """Certificates of clients on `tls_listen`. `need`: each client must show one; `want`: a certificate that it shows must be
+    valid; `none`: none is requested. (ssl.clientAuth)
+    """
 
     admin_listen: str = ""
-    """host:port for ZooKeeper's admin pages, /commands/...; loopback only. Empty: none. (admin.serverPort)"""
+    """host:port for ZooKeeper's admin pages, /commands/...; loopback only. Needs the extra `console`. If empty, no pages.
+    (admin.serverPort)
+    """
 
     commands: tuple[str, ...] = COMMANDS
-    """Four-letter words that are answered; "*": all of them. (4lw.commands.whitelist)"""
+    """Four-letter words that are answered; "*" for all of them. (4lw.commands.whitelist)"""
 
     tick_ms: int = 1000
     """The unit of the two limits below, in milliseconds. (tickTime)"""
 
     session_timeout_min_ms: int = 0
-    """Shortest timeout that a session gets; 0: two ticks. (minSessionTimeout)"""
+    """Shortest timeout of a session, in milliseconds. 0 for two ticks. (minSessionTimeout)"""
 
     session_timeout_max_ms: int = 0
-    """Longest timeout that a session gets; 0: twenty ticks, but at least 40 s. (maxSessionTimeout)"""
+    """Longest timeout of a session, in milliseconds. 0 for twenty ticks, but at least 40 s. (maxSessionTimeout)"""
 
     jute_maxbuffer_bytes: int = (1 << 20) - 1
-    """The largest request; a connection that sends a larger one is closed. (jute.maxbuffer)"""
+    """Bytes of the largest request. A connection that sends a larger one is closed. (jute.maxbuffer)"""
 
     connections_max: int = 4096
-    """Of all clients together; one more is closed. (maxCnxns)"""
+    """Connections of all clients together. A further one is closed. (maxCnxns)"""
 
     connections_per_client_max: int = 0
-    """From one address; 0: no limit, as whoever may connect at all is on this machine, or has a certificate. (maxClientCnxns)"""
+    """Connections from one address. 0 for no limit: every client is on this machine, or has a certificate. (maxClientCnxns)"""
 
     outstanding_max: int = 1000
-    """Requests of one connection that are being worked on; beyond, no more are read from it."""
+    """Requests of one connection in progress. Beyond that the connection is not read."""
 
     snapshot_log_bytes: int = 64 << 20
-    """A snapshot of the database is due after so many bytes of the log; then the log may be trimmed to the one of the server
-    that has the oldest. (snapSizeLimitInKb)"""
+    """Bytes of the log after which a snapshot of the database is due. Then the log may be trimmed to the oldest of all servers'
+    snapshots. (snapSizeLimitInKb)
+    """
 
     snapshot_seconds: float = 600.0
-    """Or after so much time, if anything was written since."""
+    """Seconds after which a snapshot is due, if anything was written since the last one."""
 
     snapshots_kept: int = 2
-    """The newest ones. Only what was changed between them takes room twice. (autopurge.snapRetainCount)"""
+    """Number of snapshots to keep. Only the changes between them need space twice. (autopurge.snapRetainCount)"""
 
     eject_seconds: float = 300.0
-    """A server of the database that is silent for so long holds back trims of the log no more: when it comes back it may have to
-    copy a snapshot. At least 30."""
+    """Seconds of silence after which a server of the database no longer holds back trims of the log. When it returns, it may have
+    to copy a snapshot. At least 30.
+    """
 
     copies: int = 0
-    """Servers whose disks have to hold a snapshot before the log is trimmed to it. 0: one more than the lost disks that the log survives
-    with a log server on each node, 2 of 3 or 3 of 5. Where fewer nodes than that have a database the log is never trimmed, until this says so."""
+    """Servers that must hold a snapshot on disk before the log is trimmed to it. 0 for one more than the lost disks that the log
+    survives with a log server on each node: 2 of 3, or 3 of 5. If fewer nodes have a database, the log is not trimmed until
+    this number allows it.
+    """
 
     lease: bool = False
-    """Whether this server tries to have the lease: linearizable reads of the Python API, at who has it, do not ask the log.
-    A `sync` always does. Writes through other servers take twice as long."""
+    """True if this server tries to get the lease. Its holder serves linearizable reads of the Python API without the log; a `sync`
+    always asks the log. Writes through other servers take twice as long.
+    """
 
     backup_url: str = ""
-    """Where the log is copied to before it is trimmed: a directory that fsspec knows. Empty: this server uploads nothing."""
+    """Destination to which the log is copied before it is trimmed: a directory that fsspec knows. If empty, this server uploads
+    nothing.
+    """
 
     compacted_url: str = ""
-    """Where `virtuallog spark compact` puts the state of the database: a directory that fsspec knows. A server whose store the log can
-    no longer bring up to date begins with the newest compaction there, or with a newer snapshot of another server."""
+    """Place of the states that `virtuallog spark compact` writes: a directory that fsspec knows. A server that the log can no longer
+    bring up to date begins with the newest compaction there, or with a newer snapshot of another server.
+    """
 
     read_only: bool = False
-    """Whether clients that ask for it may read here while the log cannot be reached. (readonlymode.enabled)"""
+    """True if clients that ask for it may read here while the log cannot be reached. (readonlymode.enabled)"""
 
     sasl_users: tuple[SaslUser, ...] = attrs.field(default=(), metadata=toml_key("sasl_user"))
-    """Who may log in with SASL. None: nobody, and whoever tries is refused."""
+    """Users that may log in with SASL. If empty, every attempt is refused."""
 
     sasl_required: bool = False
-    """Whether a connection that has not logged in with SASL may do nothing else. (sessionRequireClientSASLAuth)"""
+    """True if a connection must log in with SASL before anything else. (sessionRequireClientSASLAuth)"""
 
     superuser_digest: str = ""
-    """user:base64(sha1(user:password)) of one who may do everything; empty: nobody may. (DigestAuthenticationProvider.superDigest)"""
+    """user:base64(sha1(user:password)) of the superuser, which passes all ACLs. If empty, there is none.
+    (DigestAuthenticationProvider.superDigest)
+    """
 
     def __attrs_post_init__(self) -> None:
         for name in ("listen", "tls_listen", "admin_listen"):
@@ -151,23 +164,23 @@ class ZooKeeperSettings:
 
     @property
     def snapshots(self) -> SnapshotSettings:
-        """When the replica takes snapshots, and how many it keeps."""
+        """Times at which the replica takes snapshots, and the number that it keeps."""
         return SnapshotSettings(
             log_bytes=self.snapshot_log_bytes, seconds=self.snapshot_seconds, keep=self.snapshots_kept
         )
 
     def below(self, folder: Path) -> ZooKeeperSettings:
-        """The same with relative paths counted from `folder`."""
+        """The same settings, with relative paths counted from `folder`."""
         return attrs.evolve(self, tls=self.tls.below(folder) if self.tls else None)
 
     @property
     def serves_clients(self) -> bool:
-        """Else there is a replica, and nobody outside of the process uses it."""
+        """False if there is only a replica, for use inside this process."""
         return bool(self.listen or self.tls_listen)
 
     @property
     def open_addresses(self) -> tuple[str, ...]:
-        """Where connections are not encrypted; empty ones are not used."""
+        """Addresses without encryption. Some may be empty: those are not used."""
         return self.listen, self.admin_listen
 
     @property

@@ -1,1 +1,1 @@
-"""What a node does by itself when others fail: notices it, decides what follows, does it."""
+"""Failure-driven reconfiguration of a node: it detects failed nodes, decides by a policy, and repairs. Imports no other room of the server."""

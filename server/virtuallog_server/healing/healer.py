@@ -1,10 +1,10 @@
-"""Runs failure-driven reconfiguration on one node: probes the others, asks the policy, does what it says.
+"""Failure-driven reconfiguration on one node: probe the others, ask the policy, carry out its decision.
 
     probes --> detector --> policy --> decision --stands long enough for our rank--> extend | rebuild
 
 Delos, OSDI'20, sections 3.3 and 4.2.1: the loglet detects, a policy chooses, the VirtualLog executes. Every node runs this.
-What keeps them from all doing the same: the first in rank acts at once, each further one a moment later, when the chain has
-changed already. Two that act at once are harmless, the conditional put elects.
+To prevent that all do the same, the first in rank acts at once, and each further one a moment later, when the chain has
+changed already. Two that act at once are harmless: the conditional put elects one.
 
 A node that is cut off, with a minority, does nothing: its policy sees no majority, a plan needs one too, and so does a seal.
 """
@@ -48,13 +48,15 @@ from virtuallog_server.healing.metrics import DONE, FAILED, HealingMetrics
 from virtuallog_server.healing.rebuild import rebuild
 
 RANK_SECONDS: Final = 0.3
-"""How much longer each further node waits before it extends: several times what an extension takes."""
+"""Additional wait of each further node in rank before it extends: several times the duration of an extension."""
 RANK_REBUILD_SECONDS: Final = 60.0
 """The same for a rebuild, which takes long; two would move the data twice."""
 URGENT_COOLDOWN_SECONDS: Final = (0.5, 0.5)
-"""After an extension that appends waited for. A second one so soon finds the first one's successor dead already."""
+"""Cooldown after an extension that appends waited for: first and longest. A second one so soon finds the first one's successor
+dead already.
+"""
 PRECAUTIONARY_COOLDOWN_SECONDS: Final = (15.0, 300.0)
-"""After one that nobody waited for: the spare may be worse than what it replaced, and the log must not wander for ever."""
+"""Cooldown after one that nothing waited for. The spare may be worse than the replaced node, and the log must not move for ever."""
 
 log = structlog.get_logger(__name__)
 
@@ -63,16 +65,16 @@ _DECIDED = CrashPoint("healing: a failed node is to be replaced, nothing is done
 
 @attrs.define(eq=False)
 class Healer:
-    """See above. One per node, beside its watchdog, which finishes what others began."""
+    """The healer of one node. It runs beside the watchdog, which finishes changes that others began."""
 
     node: NodeId
     _log: VirtualLog
     _policy: Policy
     _pace: Pace
     _ourselves: Callable[[], Alive]
-    """What this node would answer to a probe."""
+    """This node's answer to a probe."""
     _level: Callable[[], int]
-    """What all nodes of the cluster can read."""
+    """The version of the protocol that all nodes of the cluster can read."""
     detector: FailureDetector = attrs.field(init=False)
     _urgent: ActionBackoff = attrs.field(
         factory=lambda: ActionBackoff(calm_seconds=URGENT_COOLDOWN_SECONDS), init=False
@@ -83,14 +85,14 @@ class Healer:
     _rebuilding: ActionBackoff = attrs.field(factory=lambda: ActionBackoff(calm_seconds=(0.0, 0.0)), init=False)
     _register: Register | None = attrs.field(default=None, init=False)
     _segments: Sequence[PlacedSegment] = attrs.field(factory=tuple, init=False)
-    """Of that register."""
+    """The segments of that register that can be healed."""
     _decision: Decision = attrs.field(factory=Nothing, init=False)
     _since: float = attrs.field(default=0.0, init=False)
-    """When the policy first decided so."""
+    """Time at which the policy first decided so."""
     _turn: float = attrs.field(default=float("inf"), init=False)
-    """When our rank lets us act on it."""
+    """Time at which this node's rank lets it act on the decision."""
     _consulted: int = attrs.field(default=-1, init=False)
-    """What the detector had seen when the policy was asked last."""
+    """The detector's count of changes when the policy was asked last."""
     _news: trio.Event = attrs.field(factory=trio.Event, init=False)
     _meter: HealingMetrics = attrs.field(factory=HealingMetrics, init=False)
     _setbacks: RepairHistory = attrs.field(factory=RepairHistory, init=False)
@@ -107,7 +109,7 @@ class Healer:
         return self._log.view.environment
 
     def report(self) -> tuple[str, ...]:
-        """What is wrong with other nodes, and what this one does about it, for people."""
+        """Problems of other nodes, and the actions of this one, for the status."""
         decision = self._decision
         if isinstance(decision, Nothing):
             return (decision.reason,) if decision.reason else ()
@@ -117,11 +119,11 @@ class Healer:
         return (f"{decision.reason}: {state}" + (f"; failed before: {lane.problem}" if lane.problem else ""),)
 
     def metrics(self) -> list[MetricFamily]:
-        """See `virtuallog.contract.metrics.MetricsSource`."""
+        """Metrics of the healer (`virtuallog.contract.metrics.MetricsSource`)."""
         return self._meter.metrics(len(self.detector.suspects))
 
     async def run(self) -> None:
-        """For ever. Cancelled, it leaves a change that anybody may finish, or a copy that anybody may continue."""
+        """Probe and heal, for ever. If cancelled, it leaves a change that any node may finish, or a copy that any node may continue."""
         clock = self._environment.clock
         next_round = due = clock.monotonic()
         async with trio.open_nursery() as nursery:
@@ -164,8 +166,11 @@ class Healer:
 
     @property
     def _is_vigilant(self) -> bool:
-        """Half of the living nodes are, the first ones in rank, if somebody else orders. So there is always one among a majority
-        that has lost a sequencer; and a cluster of many nodes does not drown one of them in probes."""
+        """True if this node probes the nodes of sequencers in each round.
+
+        If other nodes order appends, half of the living nodes are vigilant, the first ones in rank. So there is always one among a
+        majority that has lost a sequencer, and a cluster of many nodes does not overload one node with probes.
+        """
         nodes = () if self._register is None else self._register.nodes
         return bool(self._sequencers - {self.node}) and self._rank() <= len(nodes) // 2
 
@@ -235,7 +240,7 @@ class Healer:
         log.info("healing", decides=type(decision).__name__.lower(), reason=decision.reason or "all is well")
 
     def _rank(self) -> int:
-        """How many nodes go before us: those of sequencers, where an extension then leaves them, and those with a lower id."""
+        """Number of nodes before this one: nodes of sequencers, as an extension keeps the sequencers there, and those with lower ids."""
         suspects, first = self.detector.suspects, self._sequencers
         living = [node for node in (() if self._register is None else self._register.nodes) if node not in suspects]
         return sum((node not in first, node) < (self.node not in first, self.node) for node in living)
@@ -265,12 +270,12 @@ class Healer:
             case Extend(segment=segment):
                 await self._log.successors.after(segment, failed=True)
             case Rebuild(segment=segment, servers=servers):
-                if (await self._view.refresh()).chain.find(segment) is not None:  # else somebody else has moved it
+                if (await self._view.refresh()).chain.find(segment) is not None:  # else another node has moved it
                     await rebuild(self._log, segment, servers, self._pace, self._level)
 
 
 def _alive_untold(status: NodeStatus | VirtualLogError) -> Alive | VirtualLogError:
-    """What a node that knows no probes would have answered. One that refuses this as well is no use."""
+    """The answer to a probe, derived from a status: for a node that is older than probes. One that refuses this as well has failed."""
     if isinstance(status, UnsupportedError):
         return UnavailableError(str(status))
     if isinstance(status, VirtualLogError):
@@ -279,7 +284,7 @@ def _alive_untold(status: NodeStatus | VirtualLogError) -> Alive | VirtualLogErr
 
 
 def placed_segments(view: ChainCache, register: Register) -> Sequence[PlacedSegment]:
-    """The segments of the chain that can be healed, and where they are."""
+    """The segments of the chain that can be healed, with their places."""
     placed: list[PlacedSegment] = []
     for segment in register.chain.segments:
         provider = replicated(view.providers.get(segment.kind))

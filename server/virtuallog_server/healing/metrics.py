@@ -1,4 +1,4 @@
-"""What the healing of a node tells about itself.                                                                 Pure."""
+"""Metrics of a node's healing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FAILED: Final = "failed"
 
 @attrs.define(eq=False)
 class HealingMetrics:
-    """Counts for one node. Of several nodes that see the same failure, mostly one acts."""
+    """Counts for one node. If several nodes see the same failure, usually one acts."""
 
     actions: Counters = attrs.field(
         factory=lambda: Counters(
@@ -33,12 +33,12 @@ class HealingMetrics:
     )
 
     def ended(self, action: str, outcome: str, seconds: float) -> None:
-        """One action is over."""
+        """Count an action that has ended."""
         self.actions.add(action, outcome)
         self.seconds.observe(action, seconds)
 
     def metrics(self, suspects: int) -> list[MetricFamily]:
-        """As of now."""
+        """The current values."""
         return [
             self.actions.family(),
             self.seconds.family(),

@@ -1,4 +1,4 @@
-"""Finds the policy that a config names."""
+"""Registry of healing policies, by the name in a config."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from virtuallog.contract.errors import InvalidSettingError
 from virtuallog_server.healing.core.policy import HealingSettings, Policy, ReplaceFailed
 
 POLICIES: Final = "virtuallog.policies"
-"""The group of entry points."""
+"""Group of entry points."""
 OFF: Final = "off"
 DEFAULT: Final = "replace-failed"
 
 
 def load_policy(name: str, settings: HealingSettings) -> Policy | None:
-    """The policy of this name, made with the settings: our own, an entry point, or `package.module:Class`; None: off.
+    """Make the policy of this name with the settings: ours, an entry point, or `package.module:Class`. None if the name is "off".
 
     Raises:
-        InvalidSettingError: there is none.
+        InvalidSettingError: there is no such policy.
     """
     if name == OFF:
         return None

@@ -1,4 +1,4 @@
-"""Puts a closed segment onto other servers: copy what they lack, verify it, then modify the chain (Delos, section 3.2)."""
+"""Rebuild of a closed segment on other servers: copy, verify, then modify the chain (Delos, section 3.2)."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ from virtuallog.reconfiguration.core.node_table import lost_copies
 _COMPLETE = CrashPoint("rebuild: a copy is complete and verified, the chain does not name it", rare=True)
 
 REBUILD_BYTES_PER_SECOND: Final = 32 << 20
-"""Moved by one node for rebuilds, reading back included: a small share of what a disk and a network can do, so that
-appends do not starve. A segment of 1 GiB takes about a minute and a half."""
+"""Bytes per second that one node moves for rebuilds, reading back included. This is a small share of a disk's and a network's
+rate, so that appends do not starve. A segment of 1 GiB takes about a minute and a half.
+"""
 
 
 @attrs.define(eq=False)
 class RateLimit:
-    """A `Pace`: whoever has moved bytes waits as long as they take at this rate. All rebuilds of a node share one."""
+    """A `Pace`: after moving bytes, a caller waits as long as they take at this rate. All rebuilds of a node share one."""
 
     _clock: Clock
     _bytes_per_second: float = REBUILD_BYTES_PER_SECOND
     _free_at: float = attrs.field(default=0.0, init=False)
-    """When what has been moved so far has taken its time."""
+    """Time at which all bytes so far have used up their share."""
 
     async def __call__(self, moved_bytes: int) -> None:
         now = self._clock.monotonic()
@@ -43,8 +44,9 @@ class RateLimit:
 async def rebuild_unless_moved(
     log: VirtualLog, segment_id: SegmentId, servers: tuple[NodeId, ...], pace: Pace, level: Callable[[], int]
 ) -> None:
-    """`rebuild`, for who looks at the chain again afterwards: that somebody else has moved the segment meanwhile, as a healer does, is no
-    error."""
+    """Rebuild, for callers that read the chain again afterwards: it is no error if another node, such as a healer, has moved the
+    segment meanwhile.
+    """
     try:
         await rebuild(log, segment_id, servers, pace, level)
     except InvalidSettingError:
@@ -57,25 +59,25 @@ async def rebuild(
 ) -> Register:
     """Move a closed segment onto `servers`, as many as it has now or more; the chain names them on return.
 
-    Servers that have it already keep it; a newcomer gets a whole copy, from any former server that lives, in pieces that
+    Servers that have it already keep it. A newcomer gets a whole copy, from any former server that lives, in pieces that
     `pace` spaces. So a dead server is replaced, or a living one is drained, by naming the others and a newcomer. A server
-    that lost its disk and was replaced (`virtuallog.reconfiguration.core.node_table.lost_copies`) counts as a newcomer, also if it stays. The
-    register, as it is then, comes back; nothing is done if the segment is on these servers already. The segment has
-    another id afterwards: look it up by its start.
+    that lost its disk and was replaced (`virtuallog.reconfiguration.core.node_table.lost_copies`) counts as a newcomer, even if it
+    stays. Returns the register as it is then; does nothing if the segment is on these servers already. The segment has another id
+    afterwards: look it up by its start.
 
-    Cancelled or killed anywhere, what has been copied stays, and the next call, by whomever, goes on there. Two at once are
+    If cancelled or killed anywhere, finished copies stay, and the next call, by any node, continues there. Two at once are
     harmless: the put elects one. A server that was left out keeps its copy until the segments before are trimmed; it may
     be shut down at once.
 
     Raises:
-        InvalidSettingError: the segment is open, or not in the chain (somebody else may have moved it); or these servers
+        InvalidSettingError: the segment is open, or not in the chain (another node may have moved it); or these servers
             cannot hold it; or one of them got another data directory meanwhile: nothing was put, ask again.
         UnsupportedError: this kind of loglet is not made of copies on nodes; or a node of the cluster speaks a version of
-            the protocol that does not know moved segments (`level` tells the least that any speaks, by the newest register
-            that this one has seen).
+            the protocol that does not know moved segments (`level` returns the least version of all nodes, by the newest
+            register that this one has seen).
         UnavailableError: not enough servers answered; may be called again. If the put itself was not answered, the
             outcome is unknown.
-        CorruptionError: a newcomer did not give back what it was given.
+        CorruptionError: the copy that a newcomer gave back differs from the original.
     """
     found = await log.view.refresh()
     if level() < MOVED_SEGMENTS:  # such a node would drop the copies of a moved segment: it goes by the id in the chain

@@ -1,1 +1,1 @@
-"""What operators ask about nodes: add, replace, drain and remove them."""
+"""The requests of operators about nodes: add, replace, drain and remove them. Imports healing."""

@@ -1,4 +1,4 @@
-"""Takes the picture that changes of the nodes are decided on: the register as it is, who answers, where the loglets are."""
+"""Snapshots of the cluster, on which changes of nodes are decided: the register, the living nodes, the places of loglets."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from virtuallog_server.healing.healer import placed_segments
 from virtuallog_server.membership.safety import ClusterState, depends_on
 
 Survey: TypeAlias = Callable[[Register], Awaitable[Cluster]]
-"""Asks every node of the register how it is."""
+"""Asks every node of the register for its status."""
 
 
 async def read_cluster_state(log: VirtualLog, survey: Survey) -> ClusterState:
-    """The picture of this moment.
+    """Read the state of this moment.
 
     Raises:
         UnavailableError: the register cannot be read.
@@ -48,7 +48,7 @@ async def read_cluster_state(log: VirtualLog, survey: Survey) -> ClusterState:
 
 
 async def read_state_with_copies(log: VirtualLog, picture: ClusterState) -> ClusterState:
-    """The same, with what the servers say of their copies, where they can say that one is not whole.
+    """Extend a state by the copies that servers report as incomplete, for kinds that can report that.
 
     Takes a round of questions for each segment of such a kind: only before something is given up.
     """
@@ -64,7 +64,7 @@ async def read_state_with_copies(log: VirtualLog, picture: ClusterState) -> Clus
 
 
 async def read_state_with_replicas(log: VirtualLog, picture: ClusterState) -> ClusterState:
-    """The same, with the view of the database, as the replica has it that has applied most of those that answer."""
+    """Extend a state by the view of the database, from the replica that has applied most among those that answer."""
     if not picture.register.database:
         return picture
     answers = await call_each(log.view.environment.services, sorted(picture.register.nodes), GetDatabaseStatus())
@@ -78,7 +78,7 @@ def _is_elsewhere(provider: object) -> bool:
 
 
 def placement_of(log: VirtualLog) -> Callable[[Segment], Placement | None]:
-    """Tells where the loglet of a segment is; None: not on nodes, or its config cannot be read."""
+    """A function from a segment to the place of its loglet. None if that is not on nodes, or its config cannot be read."""
 
     def placement(segment: Segment) -> Placement | None:
         provider = replicated(log.view.providers.get(segment.kind))
@@ -91,7 +91,7 @@ def placement_of(log: VirtualLog) -> Callable[[Segment], Placement | None]:
 
 
 def user_of(log: VirtualLog, node: NodeId) -> Callable[[Segment], bool]:
-    """Tells whether a segment needs a node. It may need any node if its kind or its config cannot be read here."""
+    """A function that is true for a segment that needs the node. It may need any node if its kind or config cannot be read here."""
     placement = placement_of(log)
 
     def is_used(segment: Segment) -> bool:

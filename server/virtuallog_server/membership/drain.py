@@ -1,13 +1,13 @@
-"""Moves everything off a node that lives, so that it can be stopped.
+"""Drain of a living node: everything moves off it, so that it can be stopped.
 
     check --> roles withdrawn --> its seat in the MetaStore --> the open segment --> each closed segment --> nothing is left
 
-From the second step on the register takes nothing new onto the node (`virtuallog.reconfiguration.core.chain_change`), so what is left only gets
-less. Each step is decided by the register, and none leaves fewer copies or members than before, so a drain may be given up, or
-killed, anywhere, and goes on when it is asked for again. `virtuallog node add` takes it back.
+From the second step on the register takes nothing new onto the node (`virtuallog.reconfiguration.core.chain_change`), so the
+rest only shrinks. Each step is decided by the register, and none leaves fewer copies or members than before. So a drain may be
+given up, or killed, anywhere, and continues with the next request. `virtuallog node add` takes the node back.
 
-"May be stopped" is said of a register in which the node is withdrawn and nothing rests on it. Seats of other nodes that are
-drained are handed over as well: their operator may be about to stop them.
+"May be stopped" is said of a register in which the node is withdrawn and nothing rests on it. Seats of other drained nodes are
+handed over as well: their operator may be about to stop them.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ _LEFT = CrashPoint("draining: one segment more is off a drained node", rare=True
 
 @attrs.frozen(eq=False)
 class Drain:
-    """Of one node."""
+    """The drain of one node."""
 
     node: NodeId
     _log: VirtualLog
     _survey: Survey
     _pace: Pace
     _level: Callable[[], int]
-    """See `rebuild`."""
+    """Least protocol version of the cluster (`rebuild`)."""
 
     async def check(self) -> Progress:
-        """What stands against it; changes nothing.
+        """Find the problems that prevent the drain; change nothing.
 
         Raises:
             InvalidSettingError: there is no such node.
@@ -72,11 +72,11 @@ class Drain:
         return Progress(done=not problems, waits=False, says=says, problems=tuple(problems))
 
     async def run(self, tell: Callable[[str], None]) -> Progress:
-        """Until nothing is on the node.
+        """Move until nothing is on the node.
 
         Raises:
-            InvalidSettingError: there is no such node, or not enough others, or the node has been added again meanwhile; what
-                has been moved is moved.
+            InvalidSettingError: there is no such node, or not enough others, or the node has been added again meanwhile. Finished
+                moves stay.
             UnavailableError: not enough nodes answered; may be called again.
         """
         if problems := await self._problems(await self._look()):
@@ -92,7 +92,7 @@ class Drain:
         return Progress(done=True, waits=False, says=f"nothing is on node {self.node} any more; it may be stopped")
 
     async def _problems(self, picture: ClusterState) -> list[str]:
-        """What stands against it."""
+        """Problems that prevent the drain."""
         database = database_problems(await read_state_with_replicas(self._log, picture), self.node)
         return drain_problems(picture, self.node, placement_of(self._log)) + database
 
@@ -101,7 +101,7 @@ class Drain:
         return view.adopt(await update_node_table(view.metastore, amendment, view.environment.random))
 
     async def _step(self, picture: ClusterState, tell: Callable[[str], None]) -> bool:
-        """Move one thing; False: there is nothing left."""
+        """Move one thing. False if nothing is left."""
         if leaving := drained_members(picture.register):
             first = self.node if self.node in leaving else leaving[0]
             tell(f"handing over the seat of node {first} in the MetaStore")
@@ -126,7 +126,7 @@ class Drain:
         await self._rebuild(picture, placed)
 
     async def _rebuild(self, picture: ClusterState, placed: PlacedSegment) -> None:
-        """On the first spare node that can take it: one may have an old copy with a hole, which nobody can fill."""
+        """Rebuild the segment on the first spare node that can take it. One may have an old copy with a hole, which cannot be filled."""
         segment, unfit = placed.segment, set[NodeId]()
         while True:
             servers = _found(servers_without(picture, placed, self.node, unfit), f"to take {spell(segment)}")
@@ -135,7 +135,7 @@ class Drain:
             except CorruptionError:
                 unfit |= set(servers) - set(placed.placement.servers)
             except InvalidSettingError as error:
-                # The newcomer has been drained or replaced meanwhile. What is left is looked at again.
+                # The newcomer has been drained or replaced meanwhile. The next step looks at the rest again.
                 raise UnavailableError(f"{spell(segment)} has to be copied once more: {error}") from error
             else:
                 return

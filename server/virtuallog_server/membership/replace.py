@@ -1,14 +1,14 @@
-"""Gives the place of a lost data directory to a new one, and to that what it lacks.
+"""Replacement of a lost data directory: a new one takes its place, and gets the copies that it lacks.
 
     check --> the register forgets the old store id --> (the operator starts the node) --> the new directory takes the place
                                                                                             (server/virtuallog_server/node/join.py)
           --> the open segment goes on, on servers that have all of it --> each closed segment is copied again --> done
 
-A directory is given up only if what is left has everything, as the register says on which it is put: another operator may
-have given up the next one a moment before.
+A directory is given up only if the rest has everything, judged on the register that the change is put on: another operator
+may have given up the next one a moment before.
 
-Old and new are never both the node: between them the register names nobody (`virtuallog.reconfiguration.core.node_table.Forget`). It may be
-interrupted anywhere and asked for again.
+Old and new directory are never both the node: between them the register names none
+(`virtuallog.reconfiguration.core.node_table.Forget`). A replacement may be interrupted anywhere and requested again.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ _RESTORED = CrashPoint("replacing: one segment more is on the directory that rep
 
 @attrs.frozen(eq=False, kw_only=True)
 class Replace:
-    """Of one node."""
+    """The replacement of one node's directory."""
 
     node: NodeId
     store_id: bytes
-    """The directory to give up. A node that is silent for a moment, once it has a new one, must not lose that as well."""
+    """The directory to give up. A node that has a new one, and is silent for a moment, must not lose that as well."""
     addresses: tuple[str, ...]
-    """Where the new one will be; none: where the old one was."""
+    """Addresses of the new directory. Empty if they do not change."""
     force: bool
     """Give up the directory even if the node answers, or if the others may not have all that it has."""
     log: VirtualLog
     survey: Survey
     pace: Pace
     level: Callable[[], int]
-    """See `rebuild`."""
+    """Least protocol version of the cluster (`rebuild`)."""
 
     async def run(self, tell: Callable[[str], None]) -> Progress:
-        """As far as it gets without the operator.
+        """Replace as far as possible without the operator.
 
         Raises:
             InvalidSettingError: there is no such node, or it must not be given up; nothing was done.
@@ -105,7 +105,7 @@ class Replace:
         return Progress(done=False, waits=True, says=says)
 
     async def _restore(self, picture: ClusterState, tell: Callable[[str], None]) -> Progress:
-        """Give the new directory what the one before had."""
+        """Give the new directory the copies of the old one."""
         while lost := missing_copies_on(picture, self.node):
             placed = lost[-1]  # the open one first: until it goes on elsewhere, it has one copy less of all that comes
             tell(f"copying {spell(placed.segment)}, one of {len(lost)}")

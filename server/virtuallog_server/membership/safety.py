@@ -1,10 +1,10 @@
-"""What would break if a node went, and where what it has can go.                                                 Pure.
+"""Safety of a node's removal: what would break without it, and where its data can go.
 
-Everything is decided on one picture: a register, who answers, and where the loglets are. A drain never leaves fewer copies
-of anything, nor fewer members of the MetaStore, than there were: who has too few nodes adds one first.
+Everything is decided on one state: a register, the nodes that answer, and the places of the loglets. A drain never leaves fewer
+copies, nor fewer members of the MetaStore, than before: with too few nodes an operator adds one first.
 
-A change is put on a register that may be newer than the picture. So a picture can be taken over to another register
-(`ClusterState.on`), and what it says is judged there again.
+A change is put on a register that may be newer than the state. So a state can be taken over to another register
+(`ClusterState.on`), and is judged there again.
 """
 
 from __future__ import annotations
@@ -26,24 +26,26 @@ from virtuallog_server.healing.core.policy import PlacedSegment
 
 @attrs.frozen(kw_only=True)
 class ClusterState:
-    """See above."""
+    """The state of a cluster at one moment."""
 
     register: Register
     living: Mapping[NodeId, frozenset[str]]
-    """Nodes that answer, on the data directory that the register names, and what they may be used for."""
+    """Nodes that answer, on the data directory that the register names, with the roles that they may be used for."""
     placed: Sequence[PlacedSegment]
-    """The segments whose loglets are copies on nodes, in order; of other kinds nothing has to move."""
+    """The segments whose loglets are copies on nodes, in order. Other kinds need no moves."""
     closed_acceptors: frozenset[NodeId] = frozenset()
-    """Nodes that have no vote for the register to give, though they may answer."""
+    """Nodes that have no vote for the register, though they may answer."""
     unknown: Sequence[Segment] = ()
-    """Segments whose kind or config the node that took the picture does not know: they may rest on any node."""
+    """Segments whose kind or config the observing node does not know: they may rest on any node."""
     partial: Mapping[SegmentId, frozenset[NodeId]] = attrs.field(factory=dict)
-    """By segment, servers that could say that their copy is whole, and have not."""
+    """Segment -> servers that could report a whole copy, and have not."""
     replicas: Collection[str] = ()
-    """Names of the replicas in the view of the database: each has all of its state. None, if there is no database, or none was asked."""
+    """Names of the replicas in the view of the database, each with all of its state. Empty if there is no database, or no server
+    of one was asked.
+    """
 
     def on(self, register: Register, placed: Sequence[PlacedSegment]) -> ClusterState:
-        """The same nodes in another register: one that has a different directory there has not been looked at."""
+        """The same nodes in another register. A node with a different directory there counts as not observed."""
         same = {
             node: roles
             for node, roles in self.living.items()
@@ -57,7 +59,7 @@ class ClusterState:
 
     @property
     def active(self) -> PlacedSegment | None:
-        """None also if the open segment is of a kind without copies on nodes."""
+        """The open segment. None if there is none, or its kind has no copies on nodes."""
         return next((placed for placed in self.placed if placed.segment.stop is None), None)
 
     def uses(self, node: NodeId) -> Sequence[PlacedSegment]:
@@ -65,7 +67,7 @@ class ClusterState:
         return [placed for placed in self.placed if depends_on(placed, node)]
 
     def holders(self, placed: PlacedSegment) -> frozenset[NodeId]:
-        """Its servers that live and have a copy that counts as whole. It may have holes: places that other servers have."""
+        """Living servers whose copy counts as whole. It may have holes: offsets that other servers have."""
         lost = lost_copies(self.register, placed.segment, placed.placement.servers)
         return frozenset(self.living.keys() & set(placed.placement.servers)) - lost - self._partial(placed)
 
@@ -73,7 +75,7 @@ class ClusterState:
         return self.partial.get(placed.segment.id, frozenset())
 
     def bare_groups(self, placed: PlacedSegment) -> Sequence[tuple[NodeId, ...]]:
-        """Groups of its servers without any holder; any at all: it cannot be copied as a whole."""
+        """Groups of servers without any holder. If there is one, the segment cannot be copied as a whole."""
         holders = self.holders(placed)
         return [group for group in placed.placement.groups if not holders.intersection(group)]
 
@@ -94,7 +96,7 @@ class ClusterState:
         return sorted((self.living.keys() & eligible_members(self.register)) - self.closed_acceptors)
 
     def spares(self, placed: PlacedSegment, without: Collection[NodeId] = ()) -> Sequence[NodeId]:
-        """Living nodes that could take a copy, those that have least first."""
+        """Living nodes that could take a copy, those with the fewest segments first."""
         able = [
             node
             for node, roles in self.living.items()
@@ -104,20 +106,20 @@ class ClusterState:
 
 
 def depends_on(placed: PlacedSegment, node: NodeId) -> bool:
-    """Whether the node has copies of the segment, or orders what is appended to it."""
+    """True if the node has copies of the segment, or orders its appends."""
     is_open = placed.segment.stop is None
     return node in placed.placement.servers or (is_open and node in placed.placement.orders)
 
 
 def sufficient_copies(group: Collection[NodeId]) -> int:
-    """How many servers of a group have everything among them, whichever they are: N - M + 1, with M a majority of N."""
+    """Number of servers of a group that together have everything, whichever they are: N - M + 1, with M a majority of N."""
     return len(group) - majority_of(len(group)) + 1
 
 
 def drain_problems(
     picture: ClusterState, node: NodeId, placement: Callable[[Segment], Placement | None] = lambda _: None
 ) -> list[str]:
-    """Why the node cannot be drained; none: it can."""
+    """Reasons why the node cannot be drained. Empty if it can."""
     problems = [
         f"{spell(segment)}: the node asked cannot read where its {segment.kind} loglet is"
         for segment in picture.unknown
@@ -130,7 +132,7 @@ def drain_problems(
 
 
 def _table_problems(picture: ClusterState, node: NodeId, placement: Callable[[Segment], Placement | None]) -> list[str]:
-    """What the amendment that begins a drain would say."""
+    """Problems that the first amendment of a drain would raise."""
     try:
         WithdrawRoles(node=node, placement=placement).amend(picture.register)
     except InvalidSettingError as error:
@@ -156,7 +158,7 @@ def _active_problem(picture: ClusterState, active: PlacedSegment, node: NodeId) 
 
 
 def _members_problem(picture: ClusterState, node: NodeId) -> str:
-    """Nodes that are drained already leave their seats to others as well."""
+    """The problem with the MetaStore's seats, or "". Drained nodes leave their seats to others as well."""
     members = picture.register.members
     leaving = {*drained_members(picture.register), *({node} & set(members))}
     free = [other for other in picture.seatable if other != node]
@@ -169,14 +171,13 @@ def _members_problem(picture: ClusterState, node: NodeId) -> str:
 def servers_without(
     picture: ClusterState, placed: PlacedSegment, node: NodeId, unfit: Collection[NodeId] = ()
 ) -> tuple[NodeId, ...] | None:
-    """The servers of a closed segment with a spare node, but none of the `unfit`, in the place of this one; None: there is
-    none."""
+    """The servers of a closed segment, with a spare node that is not `unfit` in place of this one. None if there is no such node."""
     spares = picture.spares(placed, without=[node, *unfit])
     return tuple(sorted({*placed.placement.servers, spares[0]} - {node})) if spares else None
 
 
 def seat_problems(picture: ClusterState, node: NodeId) -> list[str]:
-    """Why the register cannot do without the vote of a node: it could not be changed any more, not even for a new one."""
+    """Reasons why the register needs the vote of a node: without it no change is possible, not even to a new directory."""
     members, voting = picture.register.members, picture.living.keys() - picture.closed_acceptors
     left = [member for member in members if member in voting and member != node]
     if node not in members or 2 * len(left) > len(members):
@@ -185,7 +186,7 @@ def seat_problems(picture: ClusterState, node: NodeId) -> list[str]:
 
 
 def copies_problems(picture: ClusterState, node: NodeId) -> list[str]:
-    """What could be lost with the data directory of a node."""
+    """Problems: data that could be lost with the data directory of a node."""
     problems = [
         f"{spell(segment)}: the node asked cannot read where its {segment.kind} loglet is"
         for segment in picture.unknown
@@ -202,7 +203,7 @@ def copies_problems(picture: ClusterState, node: NodeId) -> list[str]:
 
 
 def database_problems(picture: ClusterState, node: NodeId) -> list[str]:
-    """Why the database cannot do without the data directory of a node: of its log the replicas have trimmed what they have."""
+    """Reasons why the database needs the data directory of a node: replicas have trimmed the log below their own state."""
     register = picture.register
     left = [
         name
@@ -227,5 +228,5 @@ def missing_copies_on(picture: ClusterState, node: NodeId) -> Sequence[PlacedSeg
 
 
 def spell(segment: Segment) -> str:
-    """A segment, for people."""
+    """A segment in messages."""
     return f"segment {segment.id} ({segment.start} to {'now' if segment.stop is None else segment.stop})"

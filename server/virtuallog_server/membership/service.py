@@ -1,7 +1,7 @@
-"""Serves what operators ask about nodes (`virtuallog.admin.membership`), in tasks of the node that is asked.
+"""The service for operators' requests about nodes (`virtuallog.admin.membership`), in tasks of the node that is asked.
 
-A drain or a replacement is a *chore*: it goes on when nobody asks any more, there is one for each request at a time, and who asks
-the same meanwhile hears how far it is. None of its state matters: it looks at what is decided, here or on another node.
+A drain or a replacement is a long *operation*: it continues when its client is gone. There is one for each request at a time,
+and the same request again returns its progress. None of its state matters: it reads what is decided, here or on another node.
 """
 
 from __future__ import annotations
@@ -27,22 +27,25 @@ from virtuallog_server.membership.drain import Drain
 from virtuallog_server.membership.replace import Replace
 
 REQUESTS_MAX: Final = 32
-"""Being answered at a time on one node. Operators are few; more is a script gone wild."""
+"""Requests in progress on one node. Operators are few; only a faulty script sends more."""
 OPERATIONS_MAX: Final = 128
-"""Under way at a time on one node: a drain and a replacement of each node of the largest cluster."""
+"""Operations in progress on one node: a drain and a replacement of each node of the largest cluster."""
 REPORT_SECONDS: Final = 2.0
-"""How long an operator waits for the end of a chore before it hears how far the chore is: longer than a look at all nodes takes
-when one is silent. So an outcome that nobody has heard is found again by the next request, before its time is over."""
+"""Seconds for which a request waits for the end of an operation before it returns the progress.
+
+Longer than a round over all nodes takes when one is silent. So an outcome that no request has received is found again by the next
+one, before its time is over.
+"""
 EARLY_REPORT_SECONDS: Final = 1.5
+"""Longest age of a refusal that came between two requests of an operator, to be the answer to the next one."""
 EARLY_REPORTS_MAX: Final = 64
-"""A refusal that came between two requests of an operator is the answer to the next one, if that comes so soon."""
 
 Work: TypeAlias = Callable[[Callable[[str], None]], Awaitable[Progress]]
 
 
 @attrs.define(eq=False)
 class MembershipOperation:
-    """One that is under way, or has just ended."""
+    """An operation that is in progress, or has just ended."""
 
     says: str = "beginning"
     outcome: Progress | VirtualLogError = attrs.field(factory=lambda: UnavailableError("this node is stopping"))
@@ -60,19 +63,19 @@ class MembershipOperation:
 
 @attrs.define(eq=False)
 class MembershipService:
-    """The handlers. `log` raises an UnavailableError that says why as long as there is none."""
+    """The handlers of the service. `log` raises an UnavailableError with the reason while there is no log."""
 
     _log: Callable[[], VirtualLog]
     _survey: Survey
     _nursery: Callable[[], trio.Nursery]
     _pace: Pace
     _level: Callable[[], int]
-    _check_company: Callable[[NodeId], None]
-    """`Residence.check_can_add`."""
+    _check_can_add: Callable[[NodeId], None]
+    """`IdentityFence.check_can_add`."""
     _requests: int = 0
-    _chores: dict[DrainNode | ReplaceNode, MembershipOperation] = attrs.field(factory=dict)
-    _untold: dict[DrainNode | ReplaceNode, tuple[float, VirtualLogError]] = attrs.field(factory=dict)
-    """Refusals that no request has waited for, and when they came."""
+    _operations: dict[DrainNode | ReplaceNode, MembershipOperation] = attrs.field(factory=dict)
+    _unreported: dict[DrainNode | ReplaceNode, tuple[float, VirtualLogError]] = attrs.field(factory=dict)
+    """Refusals that no request has received, with their times."""
 
     @property
     def handlers(self) -> Handlers:
@@ -109,10 +112,8 @@ class MembershipService:
         finally:
             self._requests -= 1
 
-    # -- short ones -----------------------------------------------------------------------------------------------
-
     async def _add(self, virtual_log: VirtualLog, request: AddNode) -> ChainChanged:
-        self._check_company(request.node)
+        self._check_can_add(request.node)
         roles = roles_at(self._level(), request.roles)
         expect = Expect(node=request.node, addresses=request.addresses, roles=roles)
         return await self._amend(virtual_log, expect)
@@ -131,11 +132,9 @@ class MembershipService:
         changed = view.adopt(await update_node_table(view.metastore, amendment, view.environment.random))
         return ChainChanged(register=changed.encode())
 
-    # -- chores ---------------------------------------------------------------------------------------------------
-
     async def _drain(self, virtual_log: VirtualLog, request: DrainNode) -> Progress:
         drain = Drain(request.node, virtual_log, self._survey, self._pace, self._level)
-        return await drain.check() if request.check else await self._chore(virtual_log, request, drain.run)
+        return await drain.check() if request.check else await self._operate(virtual_log, request, drain.run)
 
     async def _replace(self, virtual_log: VirtualLog, request: ReplaceNode) -> Progress:
         replace = Replace(
@@ -148,40 +147,42 @@ class MembershipService:
             pace=self._pace,
             level=self._level,
         )
-        return await self._chore(virtual_log, request, replace.run)
+        return await self._operate(virtual_log, request, replace.run)
 
-    async def _chore(self, virtual_log: VirtualLog, request: DrainNode | ReplaceNode, work: Work) -> Progress:
+    async def _operate(self, virtual_log: VirtualLog, request: DrainNode | ReplaceNode, work: Work) -> Progress:
         clock = virtual_log.view.environment.clock
-        came, refusal = self._untold.pop(request, (0.0, None))
+        came, refusal = self._unreported.pop(request, (0.0, None))
         if refusal is not None and clock.monotonic() - came <= EARLY_REPORT_SECONDS:
             raise refusal
-        chore = self._chores.get(request)
-        if chore is None:
-            if len(self._chores) >= OPERATIONS_MAX:
+        operation = self._operations.get(request)
+        if operation is None:
+            if len(self._operations) >= OPERATIONS_MAX:
                 raise OverloadedError(f"{OPERATIONS_MAX} drains and replacements are under way on this node")
-            chore = self._chores[request] = MembershipOperation()
-            self._nursery().start_soon(self._do, chore, request, work, clock)
-        chore.waiting += 1
+            operation = self._operations[request] = MembershipOperation()
+            self._nursery().start_soon(self._do, operation, request, work, clock)
+        operation.waiting += 1
         try:
             with clock.timeout(REPORT_SECONDS):
-                await chore.ended.wait()
+                await operation.ended.wait()
         finally:
-            chore.waiting -= 1
-        if not chore.ended.is_set():
-            return chore.progress
-        if isinstance(chore.outcome, VirtualLogError):
-            raise chore.outcome
-        return chore.outcome
+            operation.waiting -= 1
+        if not operation.ended.is_set():
+            return operation.progress
+        if isinstance(operation.outcome, VirtualLogError):
+            raise operation.outcome
+        return operation.outcome
 
-    async def _do(self, chore: MembershipOperation, request: DrainNode | ReplaceNode, work: Work, clock: Clock) -> None:
+    async def _do(
+        self, operation: MembershipOperation, request: DrainNode | ReplaceNode, work: Work, clock: Clock
+    ) -> None:
         try:
-            chore.outcome = await work(chore.tell)
+            operation.outcome = await work(operation.tell)
         except VirtualLogError as error:
-            chore.outcome = error
-            if not chore.waiting:
-                self._untold[request] = clock.monotonic(), error
-                if len(self._untold) > EARLY_REPORTS_MAX:
-                    del self._untold[next(iter(self._untold))]
+            operation.outcome = error
+            if not operation.waiting:
+                self._unreported[request] = clock.monotonic(), error
+                if len(self._unreported) > EARLY_REPORTS_MAX:
+                    del self._unreported[next(iter(self._unreported))]
         finally:
-            del self._chores[request]
-            chore.ended.set()
+            del self._operations[request]
+            operation.ended.set()

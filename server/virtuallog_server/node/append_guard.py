@@ -1,4 +1,4 @@
-"""The decision about appends of clients: refused once the log is that of its members (`Register.guarded`).
+"""Guard of appends by clients: refused once the log belongs to its members (`Register.guarded`).
 
     append to a loglet of version s, at a node that knows the register of version k
 
@@ -7,8 +7,8 @@
     s > k                      the register is read first: one read for all appends that wait for it
 
 So an append that any node takes from a client after version g goes to a loglet that stood in the chain before. Sealing the last
-segment once (`virtuallog_server.database.ownership`) ends that, however far nodes lag behind: none can serve a loglet of the next segment
-to a client without having looked at a register that has both the segment and the guard.
+segment once (`virtuallog_server.database.ownership`) ends that, however far nodes lag behind: none can serve a loglet of the next
+segment to a client without having read a register that has both the segment and the guard.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from virtuallog.contract.register import Register
 from virtuallog.contract.roles import Principal, Role
 
 WAITING_MAX: Final = 4096
-"""Appends that wait until the register is read, of all clients together. More are refused as overload."""
+"""Appends of all clients together that wait until the register is read. More are refused as overload."""
 APPEND: Final = "an append to the log of a database"
-"""In what a client is told."""
+"""Name of the refused operation, for the client."""
 
 _Decide: TypeAlias = Callable[[VirtualLogError | None], None]
 
 
 @attrs.define(eq=False)
 class AppendGuard:
-    """A `virtuallog.rpc.security.permissions.AppendPermission`, one for each node."""
+    """The `virtuallog.rpc.security.permissions.AppendPermission` of one node."""
 
     _find_log: Callable[[], VirtualLog | None]
-    """None: this node knows no register yet."""
+    """None if this node knows no register yet."""
     _find_nursery: Callable[[], trio.Nursery]
-    """Asked once there is a log."""
+    """Called once there is a log."""
     _waiting: deque[tuple[Any, Principal, _Decide]] = attrs.field(factory=deque, init=False)
     _is_reading: bool = attrs.field(default=False, init=False)
 
     def __call__(self, request: Any, caller: Principal, decide: _Decide) -> None:
-        """See `Guard`."""
+        """Decide one append (`AppendPermission`)."""
         log = self._find_log()
         if log is None:
             decide(UnavailableError("this node is not part of a cluster yet"))
@@ -62,7 +62,7 @@ class AppendGuard:
                 self._find_nursery().start_soon(self._read, log)
 
     async def _read(self, log: VirtualLog) -> None:
-        """Read the register until nothing waits. What comes during a read waits for the next one."""
+        """Read the register until no append waits. Appends that arrive during a read wait for the next one."""
         try:
             while self._waiting:
                 waiting = [*self._waiting]

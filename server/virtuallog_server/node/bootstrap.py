@@ -1,11 +1,12 @@
-"""The first version of the register: who decides it, and what it says.
+"""The first version of the register.
 
 Every MetaStore member of the initial configuration proposes version 1 once all peers have formatted their data
 directories: a random cluster id, one segment of the configured kind, the members, the table of nodes. The proposals
 differ; the MetaStore decides one, and the others adopt it ("create if the version is 0", specs/delos.md, section 4).
 
-A cluster that is restored has an origin (`virtuallog_loglets.archive.origin`): its id and where its log begins were decided by the restore, all propose the
-same, and a cluster that began otherwise (a member without the origin was faster) is refused by everybody who knows better.
+A restored cluster has an origin (`virtuallog_loglets.archive.origin`): the restore decided its id and the first position of
+its log, so all members propose the same. A member without the origin may have been faster with a register of its own. Then
+each node that has the origin refuses that cluster.
 """
 
 from __future__ import annotations
@@ -34,19 +35,21 @@ from virtuallog_server.node.formatter import phase_of
 from virtuallog_server.storage.identity import FormatPhase
 
 RETRY_SECONDS: Final = 0.2
-"""Between two tries, halved to one and a half times at random, so that proposers do not duel in step."""
+"""Pause between two tries. It is multiplied by 0.5 to 1.5 at random, so that proposers do not duel in step."""
 
 log = structlog.get_logger(__name__)
 
 Claim: TypeAlias = Callable[[Mapping[NodeId, bytes]], Awaitable[None]]
-"""Told the ids of the data directories that a cluster is to begin with. Raises InvalidSettingError if others have begun with its origin."""
+"""Called with the ids of the data directories that a cluster begins with. Raises InvalidSettingError if other ones have begun
+with its origin.
+"""
 
 _PROPOSING = CrashPoint("node: a first register is planned, it is not proposed")
 _FOUNDED = CrashPoint("node: the first register is decided, its proposer has not started")
 
 
 async def claim_nothing(stores: Mapping[NodeId, bytes]) -> None:
-    """There is no origin, or nobody who keeps account."""
+    """Accept any cluster: there is no origin, or no record of its use."""
 
 
 async def bootstrap(
@@ -59,7 +62,7 @@ async def bootstrap(
     origin: Origin | None = None,
     claim: Claim = claim_nothing,
 ) -> None:
-    """Return once the register has a version, whoever decided it. Cancelled, it may still be decided.
+    """Return once the register has a version, decided by any node. If cancelled, it may still be decided.
 
     Args:
         config: of this node.
@@ -67,13 +70,13 @@ async def bootstrap(
         providers: of all kinds of loglets.
         services: to ask the other nodes.
         clock: of this node.
-        source: of ids.
-        origin: what the cluster goes on from; None: a new log begins at 0.
-        claim: makes the origin this cluster's, before it is proposed.
+        source: of random ids.
+        origin: the state that the cluster continues from. None if a new log begins at 0.
+        claim: claims the origin for this cluster, before it is proposed.
 
     Raises:
         InvalidSettingError: the configured loglet kind cannot be planned on these nodes; or another cluster has the origin.
-        UnsupportedError: one of them is too old for it, or for the history of the origin.
+        UnsupportedError: a node is too old for the kind, or for the history of the origin.
         WrongRecipientError: another cluster than that of the origin has begun here.
     """
     proposal: bytes | None = None
@@ -94,7 +97,7 @@ async def bootstrap(
 
 
 async def _decided(metastore: MetaStore) -> Register | None:
-    """The register, if anybody has decided one and a majority answers."""
+    """The register if one is decided and a majority answers. None otherwise."""
     try:
         version, value = await metastore.get()
     except UnavailableError:
@@ -118,7 +121,7 @@ async def _propose(
     origin: Origin | None,
     claim: Claim,
 ) -> bytes | None:
-    """An encoded register; None as long as not all peers are there, or the place of the origin is away."""
+    """An encoded register. None while peers are missing, or the place of the origin cannot be reached."""
     answers = await fetch_statuses(services, [NodeId(peer.id) for peer in config.all_peers])
     statuses = {node: answer for node, answer in answers.items() if not isinstance(answer, VirtualLogError)}
     if len(statuses) < len(answers) or any(

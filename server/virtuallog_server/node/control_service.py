@@ -1,6 +1,6 @@
-"""Serves what clients ask a node about the cluster (`virtuallog.admin.control`).
+"""The service for questions and changes about the cluster (`virtuallog.admin.control`).
 
-A change of the chain runs in a task of the node: it goes on when the client that wanted it is gone.
+A change of the chain runs in a task of the node: it continues when its client is gone.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from virtuallog_server.database.trim_check import check_trim
 from virtuallog_server.healing.rebuild import RateLimit, rebuild
 
 CHANGES_MAX: Final = 32
-"""Changes of the chain in progress on one node. They wait for each other anyway; more is a client gone wild."""
+"""Changes of the chain in progress on one node. They wait for each other anyway; only a faulty client starts more."""
 QUESTIONS_MAX: Final = 32
-"""Of clients, who shall not keep admins from their changes."""
+"""Questions of clients in progress. They have a limit of their own, so that they do not block the changes of admins."""
 _Work: TypeAlias = Callable[[VirtualLog, Any], Awaitable[Any]]
 
 
 @attrs.define(eq=False)
 class _Places:
-    """For so many tasks at a time."""
+    """A limited number of places for tasks."""
 
     limit: int
     what: str
@@ -51,7 +51,7 @@ class _Places:
 
 @attrs.define(eq=False)
 class ControlService:
-    """The handlers. `log` raises an UnavailableError that says why as long as there is none."""
+    """The handlers of the service. `log` raises an UnavailableError with the reason while there is no log."""
 
     _status: Callable[[], NodeStatus]
     _alive: Callable[[], Alive]
@@ -59,7 +59,7 @@ class ControlService:
     _nursery: Callable[[], trio.Nursery]
     _pace: RateLimit
     _level: Callable[[], int]
-    """What all nodes of the cluster can read."""
+    """The version of the protocol that all nodes of the cluster can read."""
     _changes: _Places = attrs.field(factory=lambda: _Places(CHANGES_MAX, "changes of the chain"), init=False)
     _questions: _Places = attrs.field(factory=lambda: _Places(QUESTIONS_MAX, "questions of clients"), init=False)
 

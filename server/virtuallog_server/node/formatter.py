@@ -1,10 +1,10 @@
-"""When may a new data directory be used? The rule for wiped disks.
+"""Formatting of a new data directory: the rule for wiped disks.
 
 A node that lost its disk looks exactly like one that starts for the first time, but must not vote: it has forgotten
-promises that others rely on. So a directory is formatted only when *every* listed peer says that it is new as well, in
-two steps (Mesos' EMPTY and STARTING, see `virtuallog_server.storage.identity`): nobody votes before everybody has left the state in which
-a wiped disk finds itself. Hence a node without a file that meets a formatted peer has lost a disk, or was added later. It
-stays out, unless the register of the cluster expects it (`virtuallog_server.node.join`).
+promises that others rely on. So a directory is formatted only when *every* listed peer says that it is new as well.
+There are two steps (Mesos' EMPTY and STARTING, see `virtuallog_server.storage.identity`): no node votes before all have left
+the state in which a wiped disk finds itself. Hence a node without a file that meets a formatted peer has lost a disk, or was
+added later. It stays out, unless the register of the cluster expects it (`virtuallog_server.node.join`).
 
 `advance` is the rule; `Formatter` asks the peers until it lets the node in.
 """
@@ -28,30 +28,32 @@ from virtuallog_server.node.join import join
 from virtuallog_server.storage.identity import FormatPhase, Identity
 
 ASK_PAUSE_SECONDS: Final = 0.2
-"""Between two rounds of questions: short, since a first start waits for it; a wiped node asks for ever, cheaply."""
+"""Pause between two rounds of questions. Short, since a first start waits for it; a wiped node asks for ever, cheaply."""
 ASK_PAUSE_SECONDS_MAX: Final = 3.0
 
 log = structlog.get_logger(__name__)
 
 
 def phase_of(status: NodeStatus) -> FormatPhase | None:
-    """What a peer's status says; None if it says nothing that this program knows."""
+    """The phase in a peer's status. None if this program does not know that phase."""
     return next((phase for phase in FormatPhase if phase.value == status.phase), None)
 
 
 @attrs.frozen
 class WaitForPeers:
-    """Not now."""
+    """The node cannot enter the next phase yet."""
 
     reason: str
 
 
 def advance(own: FormatPhase, peers: Mapping[NodeId, FormatPhase | None]) -> FormatPhase | WaitForPeers:
-    """The phase that a node may enter next; `JOINING`: only if the register expects it, whatever its peers say.
+    """The phase that a node may enter next.
+
+    `JOINING` only leads further if the register expects the node, independent of the peers.
 
     Args:
         own: its phase now, not `FORMATTED`.
-        peers: of each other listed node; None for one that did not answer.
+        peers: the phase of each other listed node. None for one that did not answer.
     """
     assert own is not FormatPhase.FORMATTED
     if own is FormatPhase.JOINING or (own is FormatPhase.UNFORMATTED and FormatPhase.FORMATTED in peers.values()):
@@ -79,15 +81,15 @@ class Formatter:
     _clock: Clock
     _random: random.Random
     waiting: str = ""
-    """Why the directory is not formatted yet; for the node's status."""
+    """Reason why the directory is not formatted yet, for the node's status."""
 
     async def run(self, metastore: MetaStore, found: Callable[[], Awaitable[None]]) -> None:
-        """Return once the directory is formatted; never if a disk was lost and nobody has replaced the node. Cancelled, it
-        starts over next time.
+        """Return once the directory is formatted. That never happens if a disk was lost and no operator replaces the node. If
+        cancelled, it starts over next time.
 
         Args:
             metastore: of the cluster, for a directory that joins one.
-            found: makes the stores of a directory that is there from the beginning, before anybody counts on it.
+            found: founds the stores of a directory that is there from the beginning, before any node relies on it.
 
         Raises:
             StorageError: the disk cannot be written.
@@ -105,7 +107,7 @@ class Formatter:
         self.waiting = ""
 
     async def _advance(self, metastore: MetaStore, found: Callable[[], Awaitable[None]]) -> str:
-        """One phase further; returns why not, if it must wait."""
+        """Enter the next phase. Return the reason if it must wait, else ""."""
         match advance(self.identity.phase, await self._ask_peers()):
             case WaitForPeers(reason):
                 return reason
@@ -114,8 +116,8 @@ class Formatter:
             case FormatPhase.JOINING:
                 return await join(self.identity, metastore, self._random)
             case _:
-                # In this order: whoever dies in between is still new at its next start. A formatted directory without a
-                # store has lost it, as far as anybody can tell, and the first register may name it by then.
+                # In this order: a node that dies in between is still new at its next start. A formatted directory without a
+                # store has lost it, as far as any node can tell, and the first register may name that directory by then.
                 await found()
                 await self.identity.finish_formatting()
         return ""

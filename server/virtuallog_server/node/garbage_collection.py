@@ -1,14 +1,15 @@
-"""Lets go of what the chain needs no longer, where no node does so by itself.
+"""Garbage collection of copies that the chain no longer needs, and that no node frees by itself.
 
     a hot copy whose time is over       put the segment's config without it: then nodes drop it as any loglet (`virtuallog_server.node.register_follower`)
     a loglet that left the chain and    free it there, once
     is kept elsewhere than on nodes
 
-Every node runs this. The first in rank acts at once, each further one a while later, if there is still something to do: one that
-is down keeps nobody waiting for long. Two at once are harmless: the conditional put elects, and to free twice is to free once.
+Every node runs this. The first in rank acts at once, each further one later, if there is still something to do. So a node that
+is down delays it only for one turn. Two at once are harmless: the conditional put elects one, and to free twice is to free once.
 
-Nothing here is needed for safety. A hot copy is there to be put back, so a wall clock that jumps ahead costs that chance and no
-more. What is freed elsewhere is not in the chain; what a node has not seen leave it, because it was down or slow, stays as garbage.
+Nothing here is needed for safety. A hot copy exists to be put back, so a wall clock that jumps ahead costs that chance and
+nothing else. A loglet freed elsewhere is not in the chain. If all nodes were down or slow when it left the chain, it stays as
+garbage.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from virtuallog.contract.types import NodeId
 from virtuallog.reconfiguration.retention import released_loglets
 
 LOOK_SECONDS: Final = 2.0
-"""Between two looks: nothing waits for the room."""
+"""Pause between two looks. No work waits for the freed space."""
 TURN_SECONDS: Final = 10.0
-"""From one node's turn to that of the next one: longer than what it does takes where all is well."""
+"""Time from one node's turn to that of the next. Longer than the work takes if all is well."""
 FREE_SECONDS: Final = 30.0
-"""For one loglet that is kept elsewhere; what is not free by then stays."""
+"""Timeout to free one loglet that is kept elsewhere. Parts that are not free by then stay."""
 WAITING_MAX: Final = 256
 """Loglets that have left the chain and wait for their turn, a config each. The oldest are given up."""
 
@@ -46,23 +47,23 @@ class _Due:
     provider: SupportsExternalRelease
     config: bytes
     at: float
-    """When it is this node's turn."""
+    """Time of this node's turn, on the monotonic clock."""
 
 
 @attrs.define(eq=False)
 class GarbageCollector:
-    """Of one node, through its own client of the log."""
+    """Collects garbage for one node, through its own client of the log."""
 
     node: NodeId
     _log: VirtualLog
     _chain: Chain | None = attrs.field(default=None, init=False)
-    """As of the last look."""
+    """The chain at the last look. None before the first."""
     _leaving: dict[SegmentId, _Due] = attrs.field(factory=dict, init=False)
     _over: dict[SegmentId, float] = attrs.field(factory=dict, init=False)
-    """Segments with something to release, and when it is this node's turn."""
+    """Segments with a copy to release, and the time of this node's turn."""
 
     async def run(self) -> None:
-        """For ever. Cancelled, a change of the chain may still be made."""
+        """Collect garbage for ever. If cancelled, a change of the chain may still be made."""
         clock = self._log.view.environment.clock
         while True:
             await clock.sleep(LOOK_SECONDS)
@@ -73,11 +74,9 @@ class GarbageCollector:
                 await self._free_left()
 
     def _turn(self, register: Register) -> float:
-        """When it is our turn with what is noticed now."""
+        """The time of this node's turn for work that is noticed now."""
         before = sum(node < self.node for node in register.nodes)
         return self._log.view.environment.clock.monotonic() + before * TURN_SECONDS
-
-    # -- what is kept elsewhere -----------------------------------------------------------------------------------------
 
     def _notice(self, register: Register) -> None:
         providers = self._log.view.providers
@@ -90,14 +89,14 @@ class GarbageCollector:
             del self._leaving[next(iter(self._leaving))]
 
     async def _free_left(self) -> None:
-        """Up to the first one that gets no answer: what a silent place keeps waiting here is noticed and released first."""
+        """Free what is due, up to the first loglet whose place does not answer. That one must not delay the release of hot copies."""
         clock = self._log.view.environment.clock
         for loglet in [loglet for loglet, due in self._leaving.items() if due.at <= clock.monotonic()]:
             if not await self._free(loglet, self._leaving.pop(loglet)):
                 return
 
     async def _free(self, loglet: SegmentId, due: _Due) -> bool:
-        """Whether there was an answer, good or bad."""
+        """Free one loglet. True if there was an answer, good or bad."""
         environment = self._log.view.environment
         with environment.clock.timeout(FREE_SECONDS) as limit:
             try:
@@ -108,8 +107,6 @@ class GarbageCollector:
             log.info("freeing a loglet elsewhere", loglet=str(loglet), error=f"not done within {FREE_SECONDS:g} s")
         return not limit.cancelled_caught
 
-    # -- hot copies -----------------------------------------------------------------------------------------------------
-
     async def _release_hot(self, register: Register) -> None:
         clock = self._log.view.environment.clock
         over = {segment.id: (segment, config) for segment, config in self._released(register.chain)}
@@ -119,7 +116,7 @@ class GarbageCollector:
                 await self._put_released(segment, config)
 
     def _released(self, chain: Chain) -> Iterator[tuple[Segment, bytes]]:
-        """The closed segments whose time is over, and their configs from now on."""
+        """The closed segments whose hot copy is over its time, with their configs from now on."""
         view = self._log.view
         now_ms = int(view.environment.clock.wall() * 1000)
         for segment in chain.segments:
@@ -133,7 +130,7 @@ class GarbageCollector:
     async def _put_released(self, segment: Segment, config: bytes) -> None:
         try:
             await self._log.reconfig_modify(segment.id, segment.kind, config, segment.base)
-        except VirtualLogError as error:  # somebody else was first, or the next look tries again
+        except VirtualLogError as error:  # another node was first, or the next look tries again
             log.info("releasing a hot copy", segment=str(segment.id), error=str(error))
 
 

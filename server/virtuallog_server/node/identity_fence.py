@@ -1,4 +1,4 @@
-"""Whether the newest register means this process: its data directory, at its address.
+"""Fence for a process that the newest register no longer means: it checks the data directory and its address.
 
     here        the register names this directory, at an address of ours, or at one where this very process answers; or it names
                 no other node: a cluster of one may go on anywhere, also in a program that does not listen (`virtuallog_server.embedded`)
@@ -6,9 +6,10 @@
     copied      another process answers there on the same directory: this one is a copy, for good
     given up    it names another directory for this node, or none
 
-Only who is here may change anything. To others that makes no difference in safety, as any client may change the chain; but the directory
-that was given up would go by what it saw before it was cut off. For its own copies and votes it makes all the difference: no
-other process counts them, and neither may this one (`virtuallog.rpc.services`, which checks calls to the own node like others).
+Only a process that is *here* may change anything. For other nodes this makes no difference in safety, as any client may change
+the chain; but a directory that was given up would act on the state before it was cut off. For its own copies and votes it is
+essential: no other process counts them, and neither may this one (`virtuallog.rpc.services`, which checks calls to the own node
+like others).
 """
 
 from __future__ import annotations
@@ -30,48 +31,48 @@ from virtuallog.rpc.protocol.node import Identity as Answerer
 from virtuallog_server.storage.identity import FormatPhase, Identity
 
 ASK_SECONDS: Final = 1.0
-"""Between two questions at the registered address while this process is not known to be there."""
+"""Pause between two questions at the registered address, while this process is not known to be there."""
 ASK_SECONDS_MAX: Final = 30.0
-"""Once it is: a copy may be started later than the original, and the other way round."""
+"""The same pause once it is. A copy may be started later than the original, and the other way round."""
 ANSWER_SECONDS: Final = 2.0
 
 _EVERY_INTERFACE: Final = frozenset({"0.0.0.0", "::", "[::]"})
 
 AddressProbe = Callable[[tuple[str, ...]], Awaitable[Answerer]]
-"""Which process answers at the first of these addresses that answers at all. Raises VirtualLogError: none."""
+"""Finds the process at the first of these addresses that answers. Raises VirtualLogError if none does."""
 
 log = structlog.get_logger(__name__)
 
 
 async def no_address_probe(addresses: tuple[str, ...]) -> Answerer:
-    """For a world without addresses."""
+    """The probe of a world without addresses."""
     raise UnavailableError(f"nobody can be asked who is at {', '.join(addresses)}")
 
 
 @attrs.define(eq=False)
 class IdentityFence:
-    """See above. One per node."""
+    """The fence of one node."""
 
     identity: Identity
     _own: frozenset[str]
-    """Addresses that are this process's own, by its config."""
+    """Addresses of this process, by its config."""
     _nonce: bytes
-    """Of this process; empty: it cannot be told from another one on the same directory and boot."""
+    """Nonce of this process. If empty, it cannot be told from another one on the same directory and boot."""
     _who_is_at: AddressProbe
     refusal: VirtualLogError | None = attrs.field(default=None, init=False)
-    """Why this process moves nothing; None: it is here, as far as is known."""
+    """Reason why this process changes nothing. None if it is here, as far as is known."""
     copied: VirtualLogError | None = attrs.field(default=None, init=False)
-    """Another process is on the same directory, at the registered address."""
+    """Set once another process on the same directory has answered at the registered address."""
     _version: int = attrs.field(default=-1, init=False)
     _addresses: tuple[str, ...] = attrs.field(default=(), init=False)
-    """Registered ones of this directory; none: it is not named, or no register is known."""
+    """Registered addresses of this directory. Empty if it is not named, or no register is known."""
     _is_alone: bool = attrs.field(default=False, init=False)
-    """The register names no other node."""
+    """True if the register names no other node."""
     _found_at: tuple[str, ...] = attrs.field(default=(), init=False)
-    """Where this very process has answered."""
+    """Addresses at which this very process has answered."""
 
     def learn(self, register: Register) -> None:
-        """Go by this register from now on, unless a newer one is known. Costs microseconds."""
+        """Go by this register from now on, unless a newer one is known. Takes microseconds."""
         if register.version <= self._version or self.identity.phase is not FormatPhase.FORMATTED:
             return  # a directory that joins is not named yet, and has nothing to move
         self._version = register.version
@@ -86,7 +87,10 @@ class IdentityFence:
             self.refusal = WrongRecipientError("data directory", found, self.identity.store_id.hex())
 
     def refusal_of(self, node: NodeId, request: Request[Any]) -> VirtualLogError | None:
-        """Why this request to `node` must not leave, if it must not. A call to the own node also meets the check of who is there."""
+        """The refusal of a request to `node`. None if it may leave.
+
+        A call to the own node also passes the check for the identity of the callee.
+        """
         if self.refusal is None:
             return None
         is_local = node == self.identity.node and bool(self._addresses)
@@ -94,26 +98,29 @@ class IdentityFence:
 
     @property
     def problem(self) -> str:
-        """For the node's status. Empty if it is here; the node that was given up is told by others (`virtuallog_server.node.register_follower`)."""
+        """The problem for the node's status.
+
+        Empty if the process is here. Of a node that was given up `virtuallog_server.node.register_follower` reports it.
+        """
         return f"identity: {self.refusal}" if self.refusal is not None and self._addresses else ""
 
     def check(self) -> None:
-        """`Environment.check_resident`."""
+        """Raise the refusal, if there is one (`Environment.check_resident`)."""
         if self.refusal is not None:
             raise copy(self.refusal)
 
     def check_can_add(self, node: NodeId) -> None:
-        """To be called before `node` is added to the register: a process that is alone may be elsewhere, and one of several may not.
+        """Check that `node` may be added to the register. A process that is alone may be elsewhere; one of several may not.
 
         Raises:
-            WrongRecipientError: this process is not at its registered address. Once there is another node it could change nothing any
-                more, not even back.
+            WrongRecipientError: this process is not at its registered address. With a second node it could change nothing any
+                more, not even its address.
         """
         if node != self.identity.node and (elsewhere := self._elsewhere()) is not None:
             raise elsewhere
 
     async def run(self, clock: Clock, on_copied: Callable[[VirtualLogError], None]) -> None:
-        """Ask, now and then, who is at the registered address, for ever.
+        """Ask now and then for the process at the registered address, for ever.
 
         Args:
             clock: of the node.
@@ -131,7 +138,7 @@ class IdentityFence:
             await clock.sleep(ASK_SECONDS_MAX if is_here and asked else ASK_SECONDS)
 
     async def _ask(self, addresses: tuple[str, ...]) -> VirtualLogError | None:
-        """That another process has answered there for this directory, if it is so."""
+        """The error if another process has answered there for this directory. None otherwise."""
         try:
             found = await self._who_is_at(addresses)
         except VirtualLogError as error:
@@ -150,7 +157,7 @@ class IdentityFence:
         self.refusal = self.copied or (None if self._is_alone else self._elsewhere())
 
     def _elsewhere(self) -> WrongRecipientError | None:
-        """That the register has this directory at an address where this process is not; None: it has none, or this process is there."""
+        """The error if the register has this directory at an address where this process is not. None otherwise."""
         addresses = self._addresses
         if not addresses or addresses == self._found_at or not self._own.isdisjoint(addresses):
             return None
@@ -160,13 +167,16 @@ class IdentityFence:
 
 @attrs.define(eq=False)
 class FencedServices:
-    """`ports.Services` of a node. Unless the process is here, what changes anything is refused, whoever is asked, and so is
-    everything that a directory elsewhere asks itself: its store id is right, only nobody else means it."""
+    """The `ports.Services` of a node, behind its fence.
+
+    Unless the process is here, every request that changes something is refused, for any callee. So is every request of a
+    directory elsewhere to its own node: the store id is right, but no other process means this one.
+    """
 
     _services: Services
     _fence: IdentityFence
     later: DeferredCalls = attrs.field(factory=DeferredCalls, init=False)
-    """Where refusals are told. Its task is not run here."""
+    """Reports refusals to their callers. Its task is not run here."""
 
     def post(
         self,
@@ -191,8 +201,11 @@ class FencedServices:
 
 
 def own_addresses(listen: str, peers: Iterable[tuple[int, str]], node: int) -> frozenset[str]:
-    """The addresses that are a node's own by its config: where it listens. If that is every interface, the one that the list of peers
-    has for it: else that list may be as old, or as copied, as the directory."""
+    """The addresses of a node by its config: the one it listens on.
+
+    If it listens on every interface, also its address in the list of peers. Otherwise that list is not used: it may be as old, or
+    as copied, as the directory.
+    """
     host, _ = split_address(listen, port_min=0)
     if host not in _EVERY_INTERFACE:
         return frozenset({listen})

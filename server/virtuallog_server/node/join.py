@@ -1,15 +1,15 @@
-"""How a new data directory joins a cluster that runs: it takes the place that the register keeps for it.
+"""Joining of a new data directory to a running cluster: it takes the place that the register keeps for it.
 
     node add, node replace        the register expects a directory for this node        virtuallog.reconfiguration.core.node_table.Expect, Forget
     this module                   a store id, durable here ----> the register names it ----> formatted: may vote and store
                                                           conditional put
 
-A lost disk and a new one look alike, so nobody takes a place without having been told to: the table of nodes must say that
-it is free, and the register itself is asked, by a majority of the MetaStore's members. The put elects one directory, if two
-processes claim to be the same node. The store id is durable first: whoever dies between the put and its answer finds its own
-id in the register next time, and knows that it has won.
+A lost disk and a new one look alike, so a node takes no place without an operator's order: the table of nodes must say that
+the place is free, and a majority of the MetaStore's members is asked for the register itself. The put elects one directory, if
+two processes claim to be the same node. The store id is durable first: a node that dies between the put and its answer finds
+its own id in the register next time, and knows that it has won.
 
-What the new directory must not say is bounded by the version in which it joined: `virtuallog_metastore.core.acceptor` (seats) and
+The version in which a directory joined bounds what it may say: `virtuallog_metastore.core.acceptor` (seats) and
 `NodeEnvironment.joined` (loglets that it never held).
 """
 
@@ -52,13 +52,13 @@ class OwnPlace:
 
 @attrs.frozen
 class NoPlace:
-    """There is no place for this directory."""
+    """The register has no place for this directory."""
 
     reason: str
 
 
 def place(register: Register, node: NodeId, store_id: bytes) -> FreePlace | OwnPlace | NoPlace:
-    """What the register has for the directory `store_id` of this node; empty: for one without an id so far.     Pure."""
+    """The place that the register has for the directory `store_id` of this node. Empty id: a directory without one so far."""
     entry = register.nodes.get(node)
     if entry is None:
         return NoPlace(f"the cluster has no node {node}: `virtuallog node add` makes room for one")
@@ -72,9 +72,9 @@ def place(register: Register, node: NodeId, store_id: bytes) -> FreePlace | OwnP
 
 
 async def join(identity: Identity, metastore: MetaStore, source: random.Random) -> str:
-    """Take the place, if there is one; returns why not, or nothing once the directory is formatted.
+    """Take the place, if there is one. Return the reason if there is none, and "" once the directory is formatted.
 
-    Cancelled or killed anywhere, the next call goes on.
+    If cancelled or killed anywhere, the next call continues.
 
     Raises:
         StorageError: the disk cannot be written.

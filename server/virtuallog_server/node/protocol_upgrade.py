@@ -1,13 +1,13 @@
-"""Raises the level of the cluster once every node of the register's table has announced a newer version of the protocol.
+"""Upgrade of the cluster's protocol level, once every node of the register's table has announced a newer version.
 
-    level = what all of them have announced, kept in the register: whoever reads a register knows what its nodes can read
+    level = the version that all nodes have announced, kept in the register: a reader of a register knows what its nodes can read
 
-A cluster that starts begins at the level of its nodes. During an upgrade each node asks the others now and then; the last
-one to be upgraded, or whoever hears it first, changes the register. The level never goes down by itself: a node that goes
-back to an older program is told so by that program, when it meets what it cannot read.
+A cluster that starts begins at the level of its nodes. During an upgrade each node asks the others now and then. The last
+one to be upgraded, or the first one to hear of it, changes the register. The level never goes down by itself: a node that
+returns to an older program fails with that program's own error, when it meets data that it cannot read.
 
 A role that came with a version is given to the nodes of the table when the level reaches it: the table says what a node is
-used for, and older programs could not list what they did not know.
+used for, and older programs could not list roles that they did not know.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ from virtuallog.reconfiguration.node_table_update import update_node_table
 
 ASK_SECONDS: Final = 2.0
 ASK_SECONDS_MAX: Final = 30.0
-"""Between two rounds, while others speak less than this node: twice as long each time. An upgrade takes minutes, and
-nothing waits for the level."""
+"""Longest pause between two rounds, while others speak less than this node. Each pause is twice the one before. An upgrade
+takes minutes, and nothing waits for the level.
+"""
 
 log = structlog.get_logger(__name__)
 
 
 @attrs.frozen
 class RaiseLevel:
-    """An amendment of the register: the level that `announced`, by node and data directory, allows."""
+    """An amendment of the register: raise the level as far as `announced`, by node and data directory, allows."""
 
     announced: Mapping[tuple[NodeId, bytes], int]
     replicas: Collection[tuple[NodeId, bytes]] = ()
-    """Those that can be replicas."""
+    """The nodes that can be replicas, with their data directories."""
 
     def amend(self, register: Register) -> Register | None:
         level = level_of(self.announced.get((node, entry.store_id)) for node, entry in register.nodes.items())
@@ -53,20 +54,20 @@ class RaiseLevel:
         return raised
 
     def _with_replica(self, node: NodeId, entry: NodeEntry) -> NodeEntry:
-        """One without any role is drained, and stays so."""
+        """The entry with the role `replica`. A node without any role is drained, and stays so."""
         able = bool(entry.roles) and (node, entry.store_id) in self.replicas
         return attrs.evolve(entry, roles=entry.roles | {"replica"}) if able else entry
 
 
 @attrs.define(eq=False)
 class ProtocolUpgrade:
-    """See above. One per node."""
+    """Raises the level on behalf of one node."""
 
     _own: Versions
     _view: ChainCache
 
     async def run(self) -> None:
-        """Ask and raise, for ever. Cancelled, a change may still be made."""
+        """Ask the other nodes and raise the level, for ever. If cancelled, a change may still be made."""
         pause, clock = ASK_SECONDS, self._view.environment.clock
         while True:
             register = self._view.cached

@@ -1,4 +1,4 @@
-"""What a node does about a newer register: learn addresses, drop loglets that nobody needs, know when it is not meant any more.
+"""Reaction of a node to newer registers: learn addresses, drop unneeded loglets, notice that it is no longer meant.
 
 Each step only catches up with what is decided: it is safe to do twice, and to cancel anywhere.
 """
@@ -23,8 +23,9 @@ from virtuallog_server.node.role import NodeRole
 from virtuallog_server.storage.identity import Identity
 
 FOLLOW_SECONDS: Final = 0.5
-"""Between two looks at the cached register, which the watchdog refreshes. What follows from a change (dropping
-loglets, new addresses) is not urgent."""
+"""Pause between two looks at the cached register, which the watchdog refreshes. The consequences of a change (dropped
+loglets, new addresses) are not urgent.
+"""
 
 log = structlog.get_logger(__name__)
 
@@ -32,15 +33,15 @@ _FOLLOWING = CrashPoint("node: a new register is known, old loglets are not drop
 
 
 class RegisterFollower:
-    """See above.
+    """Acts on each newer register for one node.
 
     Args:
         identity: of the node's data directory.
-        versions: what the node may speak.
+        versions: protocol versions that the node may speak.
         providers: every loglet kind of the node, by name.
         roles: the roles that serve them, by the same names.
         on_register: called with each newer register; must not block.
-        closing: the roles that end when the cluster does without this node.
+        closing: the roles that end when the cluster gives up this node.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class RegisterFollower:
         closing: Sequence[NodeRole] = (),
     ) -> None:
         self.problem = ""
-        """Why the cluster does without this node; empty while it does not."""
+        """Reason why the cluster has given up this node. Empty while it has not."""
         self._identity = identity
         self._versions = versions
         self._providers = providers
@@ -61,7 +62,7 @@ class RegisterFollower:
         self._on_register = on_register
         self._closing = closing
         self._forgotten: dict[str, int] = {}
-        """By kind, the version of the register by which its role has let go of loglets."""
+        """Kind -> version of the register by which its role has dropped loglets."""
 
     async def run(self, view: ChainCache, clock: Clock) -> None:
         """Act on every newer register, for ever."""
@@ -88,7 +89,7 @@ class RegisterFollower:
         _FOLLOWING.reached()
 
     async def _forget_dropped(self, register: Register) -> None:
-        """Tell each open role which loglets the chain rests on, once for each register: one that opens later is told then."""
+        """Tell each open role the loglets that the chain needs, once for each register. A role that opens later is told then."""
         behind = [
             kind
             for kind, role in self._roles.items()
@@ -101,15 +102,16 @@ class RegisterFollower:
             self._forgotten[kind] = register.version
 
     def _leave(self, register: Register) -> None:
-        """The place of this directory is somebody else's, for good: what it holds is no part of the cluster any more. Its
-        decisions of the register stay true, so it goes on to show these."""
+        """Close the roles: another directory has this place, for good, and nothing held here belongs to the cluster any more. The
+        decisions of the register stay true, so the acceptor still shows them.
+        """
         known = self._identity.node in register.nodes
         found = "another data directory" if known else "none: the node was removed"
         self.problem = f"identity: the cluster knows this node by {found}"
         self._close(WrongRecipientError("data directory", found, self._identity.store_id.hex()))
 
     def _stay_behind(self, level: int) -> None:
-        """Others write what this node does not read, or is told not to: it must not act on half of it."""
+        """Close the roles: other nodes write a format that this node cannot read, and it must not act on half of it."""
         reason = f"the cluster is at protocol version {level}, this node speaks {self._versions}"
         self.problem = f"protocol: {reason}"
         self._close(UnsupportedError(reason))
@@ -122,7 +124,7 @@ class RegisterFollower:
     async def _forget(
         self, role: NodeRole, provider: LogletProvider, register: Register, live: Collection[SegmentId]
     ) -> None:
-        """Let go of loglets that the chain does not rest on any more."""
+        """Drop the loglets that the chain no longer needs."""
         version = register.chain.version
         try:
             await provider.forget(min((loglet.version for loglet in live), default=version))
@@ -135,7 +137,7 @@ class RegisterFollower:
 
 
 def live_loglets(chain: Chain, providers: Mapping[str, LogletProvider]) -> Collection[SegmentId] | None:
-    """The loglets that nodes keep for a chain, by the ids that nodes know them by; None if nobody here can tell."""
+    """The loglets that nodes keep for a chain, by the ids that nodes know them by. None if a kind is not installed here."""
     live: list[SegmentId] = []
     for segment in chain.segments:
         kept = retained_loglets(segment, providers)

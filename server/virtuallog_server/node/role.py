@@ -1,15 +1,15 @@
 """One role of a node: the serving side of a loglet kind, or the acceptor of the MetaStore.
 
 A role is closed at first, open once its state has been read, and closed for good when that state can no longer be
-trusted: a poisoned disk, corruption. Its handlers exist all the time and say which it is. A role that fails takes
-neither the node nor other roles down: the node goes on to answer, and other nodes learn why from its status.
+trusted: a poisoned disk, corruption. Its handlers exist all the time and answer accordingly. A role that fails takes
+neither the node nor other roles down: the node still answers, and its status tells other nodes the reason.
 
     closed -> open -> closed for good    by a TerminalError, or another VirtualLogError that is not retryable
        ^       |
        '-------'  by a RetryableError: its tasks end, and after a pause it is opened anew (`virtuallog.runtime.restart_backoff`)
 
-Only errors that virtuallog raises on purpose close a role. Anything else, a failed assertion above all, is a bug, and
-ends the node with a traceback: a process that does something nobody thought of had better stop.
+Only errors that virtuallog raises on purpose close a role. Any other error, a failed assertion above all, is a bug, and
+ends the node with a traceback: a process in an unforeseen state must stop.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ log = structlog.get_logger(__name__)
 
 
 class NodeRole:
-    """See above. `handlers` may be served from construction on."""
+    """One role. `handlers` may be served from construction on."""
 
     def __init__(self, name: str, interfaces: Sequence[Interface], serve: Serve) -> None:
         self.name = name
         self.interfaces = interfaces
         self.failure: VirtualLogError | None = None
-        """What whoever calls is told."""
+        """The error that callers get. None unless the role is closed for good."""
         self.cause: VirtualLogError | None = None
-        """What has closed the role for good."""
+        """The error that has closed the role for good. None while it is not."""
         self.setbacks: Final = RestartBackoff()
         """Retryable errors after which the role was opened anew."""
         self.handlers: Handlers = {
@@ -56,32 +56,34 @@ class NodeRole:
         }
         self._serve = serve
         self.settled: Final = trio.Event()
-        """Its stores are founded, or it has failed. It may not be open yet."""
+        """Set once its stores are founded, or it has failed. It may not be open yet."""
         self.refused: Final = trio.Event()
-        """It has failed, and `cause` says why."""
+        """Set once it has failed; `cause` is the reason."""
         self._open: Handlers | None = None
         self._scope: trio.CancelScope | None = None
         self._bug: BaseException | None = None
         self._setback: RetryableError | None = None
-        """What ends the present life."""
+        """The error that ends the present life. None if there is none."""
         self._numbers = count()
         self._calls: dict[int, Done] = {}
-        """In progress."""
+        """Calls in progress, by number."""
 
     @property
     def is_open(self) -> bool:
         return self._open is not None
 
     async def run(self, environment: NodeEnvironment, admitted: trio.Event | None = None) -> None:
-        """Keep the role open and its tasks running; returns only when it is closed for good. After a retryable error it is opened
-        anew, once the tasks of its former life have ended: `serve` is called again, with the same ports.
+        """Keep the role open and its tasks running; return only when it is closed for good.
+
+        After a retryable error the role is opened anew, once the tasks of its former life have ended: `serve` is called again, with
+        the same ports.
 
         Args:
-            environment: what it runs in.
-            admitted: the role answers nobody before this is set; None: at once.
+            environment: the ports of the role.
+            admitted: the role answers no call before this is set. None if it may answer at once.
 
         Raises:
-            Exception: a bug, whether a task of the role raised it or `fail` was told of it.
+            Exception: a bug, raised by a task of the role or passed to `fail`.
         """
         while self.failure is None:
             setback = await self._live(environment, admitted)
@@ -95,7 +97,7 @@ class NodeRole:
                 await environment.clock.sleep(pause)
 
     async def _live(self, environment: NodeEnvironment, admitted: trio.Event | None) -> RetryableError | None:
-        """From one beginning to the next; the error that has ended it, unless the role is closed for good."""
+        """Run one life of the role. Return the error that has ended it. None if the role is closed for good."""
         self._setback = None
         try:
             async with trio.open_nursery() as nursery:
@@ -111,10 +113,10 @@ class NodeRole:
         return self._setback if self.failure is None else None
 
     def fail(self, error: BaseException) -> None:
-        """Close the role and cancel its tasks, for good unless the error is retryable. Once they have ended, `run` answers the calls in
-        progress.
+        """Close the role and cancel its tasks, for good unless the error is retryable. Once they have ended, `run` answers the calls
+        in progress.
 
-        What is no VirtualLogError is raised by `run`, and not here: whoever calls may be a connection, or a disk.
+        An error that is no VirtualLogError is raised by `run`, and not here: the caller may be a connection, or a disk.
         """
         if isinstance(error, RetryableError):
             self._setback = self._setback or error
@@ -144,7 +146,7 @@ class NodeRole:
             self._calls[number] = done
             try:
                 self._open[request_class](request, partial(self._answer, number))
-            except BaseException:  # whoever called answers
+            except BaseException:  # the caller answers
                 self._calls.pop(number, None)
                 raise
 
@@ -156,13 +158,13 @@ class NodeRole:
             done(outcome)
 
     def _answer_all(self) -> None:
-        """Nobody else will, and their connections count what they hold until then."""
+        """Answer the calls in progress. The tasks that would are gone, and connections count these calls until they have answers."""
         for number in list(self._calls):
             self._answer(number, UnavailableError(f"{self.name} was closed on this node meanwhile"))
 
 
 def _first(group: BaseExceptionGroup[VirtualLogError]) -> VirtualLogError:
-    """Of those that are not retryable."""
+    """The first error that is not retryable."""
     _, terminal = group.split(RetryableError)
     error: BaseException | None = terminal
     while isinstance(error, BaseExceptionGroup):

@@ -1,4 +1,4 @@
-"""A node's status as plain values: what `virtuallog status --json` prints and the console's /status answers."""
+"""Status and metrics of a node as plain values: for `virtuallog status --json`, the console's /status and /metrics."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from virtuallog.contract import metrics
 from virtuallog.contract.metrics import MetricFamily
 from virtuallog.contract.register import decode_untrusted
 
-# FOLDED from virtuallog_server.node_metrics: What a node as a whole tells about itself: who it is, and which of its roles are open.
-
 
 def node_metrics(status: NodeStatus, roles: Mapping[str, bool]) -> list[MetricFamily]:
-    """Of a node; `roles` says of each whether it is open."""
+    """Metrics of the node as a whole: its identity, and its roles. `roles` says of each if it is open."""
     return [
         metrics.gauge(
             "virtuallog_node_info",
@@ -35,7 +33,11 @@ def node_metrics(status: NodeStatus, roles: Mapping[str, bool]) -> list[MetricFa
 
 
 def plain_status(status: NodeStatus) -> dict[str, Any]:
-    """Raises MalformedError if the node's register is none."""
+    """The status as plain values.
+
+    Raises:
+        MalformedError: the register in it cannot be read.
+    """
     register = decode_untrusted(status.register) if status.register else None
     return {
         "node": status.node,

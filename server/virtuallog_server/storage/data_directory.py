@@ -28,27 +28,27 @@ from virtuallog_server.storage.identity import FILE_NAME
 from virtuallog_server.storage.stores import FILES, REPLICAS, VALUES
 
 _BULK: Final = frozenset({"paxos"})
-"""Roles whose maps are large: what they hold are the entries of logs."""
+"""Roles with large maps: they hold the entries of logs."""
 _OF_NO_STORE: Final = frozenset({"LOCK", "lost+found"})
-"""Names that a folder has before anything was stored in it."""
+"""Names that a folder has before anything is stored in it."""
 
 
 @attrs.define(eq=False)
 class DataDirectory:
-    """Opened by `open_data_directory`; closes what it has handed out when that ends."""
+    """An open data directory. `open_data_directory` makes it, and closes the stores that it has opened."""
 
     path: Path
     root: Storage
-    """Where the identity file lies."""
+    """The directory of the identity file."""
     present: Collection[tuple[str, str]]
-    """Stores of which anything was there when this was opened, by folder and role."""
+    """Stores with any content when this was opened, by folder and role."""
     _stack: AsyncExitStack
     _storages: dict[str, DiskStorage] = attrs.field(factory=dict, init=False)
     _key_values: dict[str, DurableMap] = attrs.field(factory=dict, init=False)
 
     async def storage(self, role: str) -> Storage:
-        """Files of the role `role`. May be asked for again once nothing uses what it gave before: files that were left open are
-        closed then.
+        """Open the directory of files of a role. It may be opened again once nothing uses the former result: files that were left
+        open are closed then.
 
         Raises:
             StorageError: the directory cannot be used.
@@ -60,7 +60,7 @@ class DataDirectory:
         return self._storages[role]
 
     async def key_values(self, role: str) -> DurableMap:
-        """The small durable map of the role `role`; the same one if it is asked for again.
+        """Open the small durable map of a role. Opened again, it is the same map.
 
         Raises:
             CorruptionError, StorageError: it cannot be opened.
@@ -72,7 +72,7 @@ class DataDirectory:
         return self._key_values[role]
 
     async def local_store(self, role: str) -> StoreDirectory:
-        """Where the role `role` keeps a replica's state. May be asked for again once what it gave was closed.
+        """Open the directory of a role's database replica. It may be opened again once the former result was closed.
 
         Raises:
             StorageError: the directory cannot be used.
@@ -86,7 +86,7 @@ class DataDirectory:
 
 @asynccontextmanager
 async def open_data_directory(path: Path) -> AsyncIterator[DataDirectory]:
-    """Make sure that the directory exists, and that no other process uses it. It names this process meanwhile.
+    """Create the directory if it is missing, lock it, and write the pid of this process into it, for the length of the block.
 
     Raises:
         InvalidSettingError: another process uses it.
@@ -101,8 +101,11 @@ async def open_data_directory(path: Path) -> AsyncIterator[DataDirectory]:
 
 
 def _present(path: Path) -> Collection[tuple[str, str]]:
-    """A folder that is empty, such as the place of a mount that did not come up, is no store; neither is the lock file of one, nor what
-    a new file system has."""
+    """The stores with any content.
+
+    An empty folder, such as the place of a mount that did not come up, is no store. Lock files, and the files of a new file
+    system, do not count as content.
+    """
     folders = [path / kind for kind in (FILES, VALUES, REPLICAS) if (path / kind).is_dir()]
     stores = [store for folder in folders for store in folder.iterdir() if store.is_dir()]
     return {
@@ -113,6 +116,6 @@ def _present(path: Path) -> Collection[tuple[str, str]]:
 
 
 def _check_complete(path: Path, names: list[str]) -> None:
-    """An identity that went missing alone must not be taken for a new disk: the node would vote without its votes."""
+    """Refuse a directory whose identity alone is missing. Taken for a new disk, the node would vote without its votes."""
     if FILE_NAME not in names and {FILES, VALUES, REPLICAS}.intersection(names):
         raise CorruptionError(f"data directory {path} holds data of a node, but no identity file")

@@ -1,8 +1,8 @@
-"""Who a node is, durably: which data directory this is, of which node and cluster, and how often it was started.
+"""The durable identity of a node: its data directory, its cluster, and the number of its starts.
 
-`store_id` is random and made when a data directory is formatted. It names what survives a restart: LogServers,
-acceptors. `boot` goes up by one, durably, each time a process starts on the directory, from a random number on. It names
-what must not survive one: sequencers. Both stand in one small file, which is replaced as a whole: written new, synced, renamed.
+`store_id` is random and made when a data directory is formatted. It names the parts that survive a restart: LogServers,
+acceptors. `boot` goes up by one, durably, each time a process starts on the directory, from a random number on. It names the
+parts that must not survive one: sequencers. Both stand in one small file, which is replaced as a whole: written new, synced, renamed.
 
     unformatted ---- every peer is new as well ----> formatting ---- every peer is at least that ----> formatted
     (no file)                                        (a store id, no vote)                              (votes)
@@ -53,7 +53,7 @@ _REPLACED = CrashPoint("node: a new identity file stands, nobody has acted on it
 
 
 class FormatPhase(enum.Enum):
-    """How far a data directory has come; see the picture above."""
+    """Phases of a data directory (see the diagram above)."""
 
     UNFORMATTED = "unformatted"
     FORMATTING = "formatting"
@@ -62,7 +62,7 @@ class FormatPhase(enum.Enum):
 
 
 _NUMBERS: Final = {0: FormatPhase.FORMATTING, 1: FormatPhase.FORMATTED, 2: FormatPhase.JOINING}
-"""In the file."""
+"""Phase numbers in the file."""
 
 
 @attrs.frozen(kw_only=True)
@@ -75,7 +75,7 @@ class IdentityRecord:
     store_id: bytes
     cluster: ClusterId | None = None
     joined: int = 0
-    """The version of the register in which it joined a cluster that ran; 0: it was there from the beginning."""
+    """The version of the register in which it joined a running cluster. 0 if it was there from the beginning."""
 
     def encode(self) -> bytes:
         is_first = self.joined == 0 and self.phase is not FormatPhase.JOINING
@@ -87,7 +87,7 @@ class IdentityRecord:
 
 
 def decode_untrusted(content: bytes) -> IdentityRecord:
-    """The marker that `content` spells.
+    """Parse the content of an identity file.
 
     Raises:
         MalformedError: not an identity file, or one of a version that this program does not know.
@@ -115,7 +115,7 @@ def decode_untrusted(content: bytes) -> IdentityRecord:
 
 
 async def read_identity_record(storage: Storage) -> IdentityRecord | None:
-    """What the identity file of a directory says; None: there is none.
+    """Read the identity file of a directory. None if there is none.
 
     Raises:
         MalformedError, CorruptionError: the file cannot be trusted.
@@ -130,18 +130,20 @@ async def read_identity_record(storage: Storage) -> IdentityRecord | None:
 
 
 class Identity:
-    """The identity of a running node. Every change is durable when it returns, and visible only then."""
+    """The identity of a running node. Every change is durable on return, and visible only then."""
 
     def __init__(self, storage: Storage, node: NodeId, marker: IdentityRecord | None) -> None:
         self._storage = storage
         self._marker = marker
         self.node: Final = node
         self.fresh: Final = marker is None or marker.phase is not FormatPhase.FORMATTED
-        """Before this start nobody can have asked this directory for anything: what is missing in it was never there."""
+        """True if the directory was not formatted before this start. Then no peer has asked it for anything, and a missing store
+        was never there.
+        """
 
     @classmethod
     async def open(cls, storage: Storage, node: NodeId) -> Identity:
-        """Read the identity file, if there is one, and count this start. To be called once per process.
+        """Read the identity file, if there is one, and count this start. Call it once per process.
 
         Raises:
             WrongRecipientError: the directory belongs to another node.
@@ -153,14 +155,14 @@ class Identity:
         if marker.node != node:
             raise WrongRecipientError("data directory", f"one of node {node}", f"one of node {marker.node}")
         identity = cls(storage, node, marker)
-        # Durable before it is used: a sequencer of a boot number that was forgotten could be taken for its successor.
+        # Durable before it is used: else a sequencer with a forgotten boot number could be taken for its successor.
         await identity._save(attrs.evolve(marker, boot=marker.boot + 1))
         _COUNTED.reached()
         return identity
 
     @property
     def storage(self) -> Storage:
-        """Where the identity file lies."""
+        """The directory of the identity file."""
         return self._storage
 
     @property
@@ -184,7 +186,7 @@ class Identity:
 
     @property
     def joined(self) -> int:
-        """The version of the register in which this directory joined a cluster that ran; 0: it did not."""
+        """The version of the register in which this directory joined a running cluster. 0 if it did not."""
         return self._marker.joined if self._marker else 0
 
     async def start_formatting(self, source: random.Random) -> None:
@@ -192,7 +194,7 @@ class Identity:
         await self._make(FormatPhase.FORMATTING, source)
 
     async def start_joining(self, source: random.Random) -> None:
-        """The same, for a cluster that runs: the store id is to be put into its register."""
+        """Give the directory a store id, to be put into the register of a running cluster, and the first of its boot numbers."""
         await self._make(FormatPhase.JOINING, source)
 
     async def _make(self, phase: FormatPhase, source: random.Random) -> None:
@@ -204,19 +206,19 @@ class Identity:
         await self._save(IdentityRecord(node=self.node, phase=phase, boot=first, store_id=store_id))
 
     async def finish_formatting(self) -> None:
-        """From now on this node may vote and store."""
+        """Enter the phase in which this node may vote and store."""
         assert self._marker is not None
         assert self.phase is FormatPhase.FORMATTING
         await self._save(attrs.evolve(self._marker, phase=FormatPhase.FORMATTED))
 
     async def finish_joining(self, cluster: ClusterId, joined: int) -> None:
-        """The register of `cluster` names this store since version `joined`: from now on this node may vote and store."""
+        """Enter that phase in a running cluster: its register names this store since version `joined`."""
         assert self._marker is not None
         assert self.phase is FormatPhase.JOINING
         await self._save(attrs.evolve(self._marker, phase=FormatPhase.FORMATTED, cluster=cluster, joined=joined))
 
     async def join(self, cluster: ClusterId) -> None:
-        """Remember the cluster; nothing happens if it is known already.
+        """Remember the cluster, if it is not known yet.
 
         Raises:
             WrongRecipientError: the directory belongs to another cluster.
@@ -228,12 +230,12 @@ class Identity:
             raise WrongRecipientError("data directory", f"cluster {cluster.hex()}", self._marker.cluster.hex())
 
     async def move(self, cluster: ClusterId) -> None:
-        """Make the directory one of a cluster that goes on from the register of the one before (`virtuallog_server.storage.register_import`)."""
+        """Move the directory to a cluster that continues from the register of the former one (`virtuallog_server.storage.register_import`)."""
         assert self._marker is not None
         await self._save(attrs.evolve(self._marker, cluster=cluster))
 
     async def _save(self, marker: IdentityRecord) -> None:
-        """Replace the file in one step. Cancelled or crashed half-way, the old one stands."""
+        """Replace the file in one step. If this is cancelled or crashes half-way, the old file stands."""
         content = marker.encode()
         await self._storage.remove(_NEW_NAME)
         file = await self._storage.create(_NEW_NAME, len(content))

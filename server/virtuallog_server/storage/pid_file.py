@@ -1,7 +1,7 @@
 """The file `pid` in a data directory: the number of the process that uses it.
 
-The process that holds LOCK writes it, and removes it at an orderly end. A process that was killed leaves it: whoever has
-started that process, `virtuallog up`, removes it (`drop`). So `find` asks whether the process is there, and LOCK is held: after a while,
+The process that holds LOCK writes it, and removes it at an orderly end. A process that was killed leaves it; `virtuallog up`,
+which has started that process, removes it (`drop`). So `find` checks that the process exists and LOCK is held: after a while,
 above all in containers, another process has the number.
 """
 
@@ -22,7 +22,7 @@ NAME: Final = "pid"
 
 @contextmanager
 def written(folder: Path) -> Iterator[None]:
-    """Name this process in `folder`, whose LOCK it holds, for the length of the block.
+    """Write the number of this process, which holds LOCK in `folder`, for the length of the block.
 
     Raises:
         StorageError: the file cannot be written.
@@ -39,14 +39,14 @@ def written(folder: Path) -> Iterator[None]:
 
 
 def read(folder: Path) -> int | None:
-    """The number in the file; None without one."""
+    """The number in the file. None if there is no file."""
     with suppress(OSError, ValueError):
         return int((folder / NAME).read_text())
     return None
 
 
 def find(folder: Path) -> int | None:
-    """The number in the file, if there is a process of that number, and the directory is in use."""
+    """The number in the file, if a process has that number, and the directory is in use. None otherwise."""
     pid = read(folder)
     if pid is None or pid <= 0:
         return None
@@ -55,7 +55,7 @@ def find(folder: Path) -> int | None:
     except ProcessLookupError:
         return None
     except PermissionError:
-        pass  # of another user
+        pass  # the process of another user
     return pid if _is_locked(folder) else None
 
 
@@ -65,7 +65,7 @@ def _is_locked(folder: Path) -> bool:
     except FileNotFoundError:
         return False
     except OSError:
-        return True  # nobody can tell
+        return True  # it cannot be found out
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

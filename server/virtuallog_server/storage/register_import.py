@@ -1,10 +1,10 @@
-"""Exports the register from, and imports it into, the data directory of a node that is stopped (`virtuallog_metastore.disaster_recovery.revival`).
+"""Export of the register from the data directory of a stopped node, and import into it (`virtuallog_metastore.disaster_recovery.revival`).
 
     check everything --> the decision on the acceptor's disk --> the cluster id in the identity file
 
-Nothing is written before everything was checked. Killed between the two writes, the node refuses to start, as its register is
-of another cluster than its identity; the same import again completes it. Done twice it changes nothing:
-neither the decision nor what was voted after it.
+Nothing is written before everything is checked. Killed between the two writes, the node refuses to start, as its register is
+of another cluster than its identity; the same import again completes it. A second import changes nothing: neither the
+decision nor the votes after it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from virtuallog_server.storage.identity import FormatPhase, Identity, IdentityRe
 from virtuallog_server.storage.stores import VALUES
 
 Ask: TypeAlias = Callable[[Register], Awaitable[Mapping[NodeId, Outcome[NodeStatus]]]]
-"""Asks the nodes of a register how they are."""
+"""Asks the nodes of a register for their status."""
 
 _DECIDED: Final = CrashPoint(
     "revival: an imported decision is written, the identity is of the former cluster", rare=True
@@ -51,20 +51,20 @@ _DECIDED: Final = CrashPoint(
 
 
 async def read_dump(path: Path) -> Dump:
-    """The newest register that a stopped node knows to be decided.
+    """Read the newest register that a stopped node knows to be decided.
 
     Raises:
         InvalidSettingError: the node runs, or knows none.
         CorruptionError, MalformedError, StorageError: the directory cannot be used.
     """
     async with open_data_directory(path) as data:
-        if (VALUES, STORE) not in data.present:  # opening it would make an empty one
+        if (VALUES, STORE) not in data.present:  # opening it would create an empty one
             raise InvalidSettingError(str(path), "knows no register")
         return await dump_of(str(path), await data.key_values(STORE))
 
 
 async def dump_of(place: str, store: DurableMap) -> Dump:
-    """The newest register that an acceptor's store knows to be decided.
+    """Read the newest register that an acceptor's store knows to be decided.
 
     Args:
         place: names the directory in errors.
@@ -81,13 +81,13 @@ async def dump_of(place: str, store: DurableMap) -> Dump:
 
 
 async def import_register(path: Path, found: Dump, members: Sequence[NodeId], tls: TlsFiles | None = None) -> Decision:
-    """Make a stopped node one of the cluster that goes on from `found`; returns the decision it begins with.
+    """Make a stopped node a member of the cluster that continues from `found`. Return the decision that it begins with.
 
     Args:
         path: the data directory.
-        found: what to go on from.
-        members: who decides from then on.
-        tls: if the nodes speak TLS, what to ask them with whether they are silent: without it they answer nobody.
+        found: the exported register.
+        members: the members from then on.
+        tls: files to ask the other nodes with, if they speak TLS: without these they answer no question.
 
     Raises:
         InvalidSettingError: the node runs, another node of the old cluster still answers, the file is older than what
@@ -95,7 +95,7 @@ async def import_register(path: Path, found: Dump, members: Sequence[NodeId], tl
         WrongRecipientError: the directory is not of a node in the file, or of another cluster.
         CorruptionError, MalformedError, StorageError: the directory cannot be used.
     """
-    revival.revive(found, members)  # refuses the members before the directory is touched
+    revival.revive(found, members)  # refuses wrong members before the directory is touched
     async with open_data_directory(path) as data:
         store = await data.key_values(STORE)
         return await import_into(str(path), data.root, store, found, members, partial(_ask, tls))
@@ -104,18 +104,18 @@ async def import_register(path: Path, found: Dump, members: Sequence[NodeId], tl
 async def import_into(
     place: str, root: Storage, store: DurableMap, found: Dump, members: Sequence[NodeId], ask: Ask
 ) -> Decision:
-    """`import_register`, into a directory that is open already.
+    """Import into a directory that is open already (`import_register`).
 
     Args:
         place: names the directory in errors.
-        root: where the identity file lies.
+        root: the directory of the identity file.
         store: of the acceptor.
-        found: what to go on from.
-        members: who decides from then on.
-        ask: a node that answers is not stopped.
+        found: the exported register.
+        members: the members from then on.
+        ask: asks the nodes; one that answers is not stopped.
 
     Raises:
-        As above.
+        As `import_register`.
     """
     decision = revival.revive(found, members)
     marker = await read_identity_record(root)
@@ -125,7 +125,7 @@ async def import_into(
     acceptor = await records.restore(store)
     _check_known(place, acceptor, found, decision)
     await _check_silent(found.register, ask)
-    if acceptor.decision != decision:  # else it may have voted since: the write would wipe that out
+    if acceptor.decision != decision:  # else it may have voted since: the write would wipe its votes out
         await store.write(records.changes(PersistDecision(decision)))
     _DECIDED.reached()
     identity = await Identity.open(root, marker.node)
@@ -143,7 +143,7 @@ def _check_directory(marker: IdentityRecord, exported: Register, decision: Decis
 
 
 def _check_known(place: str, acceptor: Acceptor, found: Dump, decision: Decision) -> None:
-    """Whether the file is at least as new as what this node knows to be decided."""
+    """Check that the file is at least as new as the decisions that this node knows."""
     known = acceptor.decision
     if known is None or known == decision or not known.proposal.value:
         return
@@ -157,7 +157,7 @@ def _check_known(place: str, acceptor: Acceptor, found: Dump, decision: Decision
 
 
 async def _check_silent(exported: Register, ask: Ask) -> None:
-    """Nobody of the old cluster may be there: with a majority it is not lost, and alone it would go on as if it were not."""
+    """Check that no node of the old cluster answers. A majority of them is no loss, and a single one would act on the old register."""
     for node, answer in (await ask(exported)).items():
         if isinstance(answer, UntrustedError):
             raise InvalidSettingError(f"node {node}", f"who is there cannot be said: {answer}")
@@ -174,5 +174,5 @@ async def _ask(tls: TlsFiles | None, exported: Register) -> Mapping[NodeId, Outc
 
 
 def sync_file(descriptor: int) -> None:
-    """Make a file that was written durable."""
+    """Make the content of a written file durable."""
     os.fsync(descriptor)

@@ -1,19 +1,21 @@
-"""The stores of a data directory: which of them it has, durably, so that one which is gone alone counts as lost.
+"""The stores of a data directory. It knows durably which ones it has, so that a single missing one counts as lost.
 
     DIR/storage/ROLE, DIR/values/ROLE, DIR/stores/ROLE        a store of a role (server/virtuallog_server/storage/data_directory.py)
     DIR/founded.KIND.ROLE                                     an empty mark: this directory has that store
-    DIR/founded                                               the marks are complete: what has none was never there
+    DIR/founded                                               the marks are complete: a store without one was never there
     DIR/lost.KIND.ROLE                                        the store was lost, and its role has not founded it anew yet
 
-A store is *founded* by its role, then marked, and only then does the role answer anybody. So a store without a mark has been asked for
-nothing, and is founded (again); one with a mark that is not there has been lost: a mount that did not come up, a folder that was moved away.
-Founded anew it would vote twice, or call an empty copy whole. Its role is refused instead, as a directory without its identity is.
+A store is *founded* by its role, then marked, and only then does the role answer. So a store without a mark has received no
+request, and is founded (again). A missing store with a mark has been lost: a mount that did not come up, a folder that was
+moved away. Founded anew it would vote twice, or pass an empty copy off as whole. Its role is refused instead, as is a
+directory without its identity.
 
-A directory of a former version has no marks. It has had all that is there, which is marked before any role opens, and whatever is not
-there may have been lost.
+A directory of a former version has no marks. The stores that exist are marked before any role opens. Any other one may have
+been lost.
 
-Some roles need no refusal: their protocol tells them from others what a lost store has known, before they say anything. They are told
-that it was lost (`NodeEnvironment.is_lost`), also by a process that finds an empty store which the one before it had made and not founded.
+Some roles need no refusal: in their protocol they learn from others what a lost store has known, before they say anything.
+They get to know that it was lost (`NodeEnvironment.is_lost`), also in a process that finds an empty store which the former
+process had created and not founded.
 """
 
 from __future__ import annotations
@@ -36,12 +38,13 @@ LOST: Final = "lost"
 FILES: Final = "storage"
 VALUES: Final = "values"
 REPLICAS: Final = "stores"
-"""The folders that stores are in."""
+"""Folders of stores."""
 RECOVERING: Final = frozenset({(VALUES, "paxos"), (REPLICAS, "database")})
-"""Stores that others give back: a replica of a paxos loglet recovers from a majority before it votes (docs/internals/protocols/paxos.md, "Recovery"),
-that of a database installs a snapshot of another one. Any other store that is lost is lost with its directory."""
+"""Stores that other nodes restore. A replica of a paxos loglet recovers from a majority before it votes (docs/protocols/paxos.md,
+"Recovery"); a replica of a database installs a snapshot of another one. Any other lost store is lost with its directory.
+"""
 _IN_STORE: Final = "founded"
-"""A file in a folder of files, which is empty until its role has written something."""
+"""A file in each folder of files, which is otherwise empty until its role writes something."""
 
 log = structlog.get_logger(__name__)
 
@@ -50,14 +53,14 @@ _FOUNDED = CrashPoint("stores: a store is founded, the data directory does not s
 
 @attrs.define(eq=False)
 class Stores:
-    """Of the data directory of one node. Use `open`."""
+    """The stores of one node's data directory. Use `open`."""
 
     _node: NodeId
     _root: Storage
     _data: Path
-    """For people."""
+    """Path of the directory, for messages."""
     _present: set[tuple[str, str]]
-    """Stores of which anything was there when this process began, or that it has founded, by folder and role."""
+    """Stores with any content when this process began, or founded by it, by folder and role."""
     _marked: set[str]
     """Names of all marks that the directory has."""
     _is_complete: bool
@@ -69,11 +72,11 @@ class Stores:
         """Read the marks of a directory.
 
         Args:
-            node: that it is of.
-            root: where its identity file lies.
-            data: where that is, for people.
-            present: the stores of which anything is there.
-            is_new: nobody can have asked this directory for anything before this process.
+            node: the node of the directory.
+            root: the directory of the identity file.
+            data: its path, for messages.
+            present: the stores with any content.
+            is_new: no peer can have asked this directory for anything before this process.
 
         Raises:
             StorageError: the disk failed.
@@ -83,13 +86,13 @@ class Stores:
         stores = cls(node, root, data, set(present), marked, COMPLETE in names)
         if is_new:
             await stores.complete()
-        elif not stores._is_complete:  # of a former version
+        elif not stores._is_complete:  # a directory of a former version
             for kind, role in sorted(stores._present):
                 await stores.mark(kind, role)
         return stores
 
     def is_lost(self, kind: str, role: str) -> bool:
-        """Whether the directory had this store, or may have had it, and has it no more."""
+        """True if the directory had this store, or may have had it, and has it no more."""
         if _lost_mark(kind, role) in self._marked:
             return True
         if (kind, role) in self._present:
@@ -97,7 +100,7 @@ class Stores:
         return _mark(kind, role) in self._marked or not self._is_complete
 
     async def check(self, kind: str, role: str) -> None:
-        """To be called before a store is opened: opening makes what is not there.
+        """Check a store before it is opened, as opening creates a missing one.
 
         Raises:
             CorruptionError: it is lost.
@@ -108,20 +111,19 @@ class Stores:
         await self.mark(kind, role)  # else it would look like one that was never there, once the marks are complete
         path = self._data / kind / role
         if (kind, role) in RECOVERING:
-            await self._create(
-                _lost_mark(kind, role)
-            )  # opening it makes an empty one, that looks like one which is not lost
+            # Opening it creates an empty one, which would look like one that is not lost.
+            await self._create(_lost_mark(kind, role))
             log.warning("store lost", path=str(path), role=role, does="recovers from other nodes")
             return
         remedy = f"bring it back, or stop this node and give up its directory: `virtuallog node replace {self._node}`"
         raise CorruptionError(f"{path} is lost: this data directory had it, and it is gone or empty; {remedy}")
 
     async def mark(self, kind: str, role: str) -> None:
-        """From now on the directory has this store."""
+        """Mark that the directory has this store."""
         await self._create(_mark(kind, role))
 
     async def mark_founded(self, kind: str, role: str) -> None:
-        """The same, and it is there: a role that begins anew in this process finds it."""
+        """Mark that the directory has this store, and note that it exists: a role that begins anew in this process finds it."""
         await self.mark(kind, role)
         self._present.add((kind, role))
         if (lost := _lost_mark(kind, role)) in self._marked:
@@ -129,14 +131,14 @@ class Stores:
             self._marked.remove(lost)
 
     async def complete(self) -> None:
-        """From now on a store without a mark was never there."""
+        """Mark the directory as complete: from now on a store without a mark was never there."""
         await self._create(COMPLETE)
         self._is_complete = True
 
     def opening(
         self, storage: Callable[[str], Awaitable[Storage]], key_values: Callable[[str], Awaitable[DurableMap]]
     ) -> Opening:
-        """For one role that opens its stores through these ports."""
+        """The stores of one role that opens them through these ports."""
         return Opening(self, storage, key_values)
 
     async def _create(self, name: str) -> None:
@@ -159,29 +161,29 @@ class Opening:
     _values: set[str] = attrs.field(factory=set, init=False)
 
     async def storage(self, role: str) -> Storage:
-        """`NodePorts.storage`.
+        """Check and open files (`NodePorts.storage`).
 
         Raises:
-            CorruptionError: it is lost.
-            StorageError: it cannot be opened.
+            CorruptionError: they are lost.
+            StorageError: they cannot be opened.
         """
         await self._stores.check(FILES, role)
         self._files[role] = storage = await self._open_storage(role)
         return storage
 
     async def key_values(self, role: str) -> DurableMap:
-        """`NodePorts.key_values`; otherwise like `storage`."""
+        """Check and open a map (`NodePorts.key_values`); otherwise like `storage`."""
         await self._stores.check(VALUES, role)
         opened = await self._open_key_values(role)
         self._values.add(role)
         return opened
 
     def is_lost(self, role: str) -> bool:
-        """`NodeEnvironment.is_lost`."""
+        """True if the map was lost (`NodeEnvironment.is_lost`)."""
         return self._stores.is_lost(VALUES, role)
 
     async def founded(self) -> None:
-        """The role has founded all that it has opened: mark it."""
+        """Mark all stores that the role has opened: it has founded them."""
         if self._files or self._values:
             _FOUNDED.reached()
         for role, storage in self._files.items():

@@ -1,4 +1,11 @@
-"""When a kind of action may be taken: one at a time, not too often, and after a failure not at once.                Pure."""
+"""Backoff of repairs, and the history of failed ones.
+
+Actions of a kind run one at a time, not too often, and not at once after a failure.
+
+A rebuild may fail for long: a source is down, a disk is full, or the newcomer has an old copy with a hole, which cannot be
+filled. Such a segment must not block the others, so the policy sees earlier attempts and decides otherwise next time. All of
+this is in the memory of one node, and gone when it starts again.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +19,18 @@ from virtuallog.contract.errors import CorruptionError, VirtualLogError
 from virtuallog.contract.types import NodeId
 from virtuallog_server.healing.core.policy import Extend, PlacedSegment, Rebuild
 
-# FOLDED from virtuallog_server.healing.setbacks: What has become of earlier attempts to heal a segment, for the policy to do something else next.                  Pure.
-#
-# A rebuild may fail for long: a source is down, a disk is full, or the newcomer has an old copy with a hole, which nobody can
-# fill. None of this may keep the other segments waiting. All of it is one node's memory, and gone when it starts again.
-
 
 @attrs.define(eq=False)
 class RepairHistory:
-    """Of one node. Knows of no more segments than the chain has."""
+    """Failed repairs that one node has tried, for segments of the present chain."""
 
     _failures: dict[SegmentId, int] = attrs.field(factory=dict, init=False)
     _unfit: dict[SegmentId, frozenset[NodeId]] = attrs.field(factory=dict, init=False)
 
     def failed(self, decision: Extend | Rebuild, error: VirtualLogError, segments: Sequence[PlacedSegment]) -> None:
-        """An attempt has failed. After a `CorruptionError` its newcomers are asked no more: which of them has the hole is
-        not told."""
+        """Count a failed attempt. After a `CorruptionError` its newcomers are not used again: the error does not say which of them has
+        the hole.
+        """
         placed = next((placed for placed in segments if placed.segment.id == decision.segment), None)
         if placed is None:
             return
@@ -38,11 +41,11 @@ class RepairHistory:
             self._unfit[segment] = self._unfit.get(segment, frozenset()) | newcomers
 
     def succeeded(self) -> None:
-        """An attempt at any segment: the others have had a turn."""
+        """Forget the failures, after a success with any segment: the others have had a turn."""
         self._failures.clear()
 
     def mark(self, segments: Sequence[PlacedSegment]) -> Sequence[PlacedSegment]:
-        """The segments, with what is known about them. What the chain has no more is forgotten."""
+        """The segments, with their known failures. Segments that left the chain are forgotten."""
         ids = {placed.segment.id for placed in segments}
         self._failures = {segment: count for segment, count in self._failures.items() if segment in ids}
         self._unfit = {segment: nodes for segment, nodes in self._unfit.items() if segment in ids}
@@ -58,18 +61,20 @@ class RepairHistory:
 
 
 BACKOFF_SECONDS: Final = (0.5, 8.0)
-"""After a failure: first and longest pause. What is missing, a majority or a disk, comes back in its own time."""
+"""Pause after a failure: first and longest. A missing majority or disk comes back in its own time."""
 
 
 @attrs.define(kw_only=True)
 class ActionBackoff:
-    """Urgent actions have one of their own, so that they never wait for a rebuild, or for the calm after one."""
+    """The backoff of one kind of action. Urgent actions have their own, so that they never wait for a rebuild, or for the calm
+    after one.
+    """
 
     calm_seconds: tuple[float, float]
-    """After a success: first and longest pause. Doubles until all has been well once."""
+    """Pause after a success: first and longest. It doubles until all has been well once."""
     acting: bool = False
     problem: str = ""
-    """What came of the last action, if it failed."""
+    """Error of the last action. Empty if it succeeded."""
     _not_before: float = 0.0
     _successes: int = 0
     _failures: int = 0
@@ -92,7 +97,7 @@ class ActionBackoff:
         self._failures += 1
 
     def all_is_well(self) -> None:
-        """Nothing is left to do."""
+        """Reset the pause: nothing is left to do."""
         self.problem, self._successes, self._failures = "", 0, 0
 
 

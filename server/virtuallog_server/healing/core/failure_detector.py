@@ -1,18 +1,18 @@
-"""Who lives, judging by probes: a failure detector.                                                               Pure.
+"""A failure detector: the condition of each node, judged by probes.
 
     alive --a probe fails--> checked again soon --FAILURES in a row--> failed --an answer--> alive
                                    '-- an answer --> alive
 
 Rules:
-* A probe fails without an answer in time, by a refused connection, or by the answer of somebody else: another data
-  directory, or a node that refuses one of its roles.
-* A suspicion may be wrong. Acting on it is safe, as a seal stops whoever lives all the same; it costs a reconfiguration.
-* Whoever has stood still himself has measured nothing: after a pause of our own all counts begin again, and on a machine
-  that lets us wait for our turn it takes more failures.
-* A node that keeps coming back was not dead but slow; from its second return on it needs more failures.
+* A probe fails without an answer in time, by a refused connection, or by a wrong answer: of another data directory, or of a
+  node that refuses one of its roles.
+* A suspicion may be wrong. To act on it is safe, as a seal stops a living node all the same; it costs a reconfiguration.
+* A detector that was itself paused has measured nothing: after a pause all counts begin again. On a machine that makes it wait
+  for its turn more failures are needed.
+* A node that keeps coming back was slow, not dead; from its second return on it needs more failures.
 
-Probes are few: some vigilant nodes probe the nodes of the sequencers in each round; all else is probed in turn, now and then. Who
-has failed is asked in each round, as too few living nodes are a reason to do nothing.
+Probes are few. Some vigilant nodes probe the nodes of the sequencers in each round; all other nodes are probed in turn, now and
+then. A failed node is asked in each round, as too few living nodes are a reason to do nothing.
 """
 
 from __future__ import annotations
@@ -27,43 +27,43 @@ from virtuallog.contract.register import NodeEntry
 from virtuallog.contract.types import NodeId
 
 ROUND_SECONDS: Final = 0.45
-"""Between two probes of a sequencer's node by a vigilant one."""
+"""Time between two probes of a sequencer's node by a vigilant one."""
 OTHERS_EVERY: Final = 4
-"""Rounds between two probes of other nodes, one in turn; nodes that are not vigilant have rounds of this length."""
+"""Rounds between two probes of other nodes, one in turn. Nodes that are not vigilant have rounds of this length."""
 RECHECK_SECONDS: Final = 0.15
-"""From a probe that failed to the next one. A connection that is refused fails at once: three in a row then take a third
-of a second."""
+"""Time from a failed probe to the next one. A refused connection fails at once: three in a row then take a third of a second."""
 ANSWER_SECONDS: Final = 0.4
-"""A node answers in a millisecond, from memory; one in the middle of a full collection takes some hundred. Three probes
-without an answer take a second and a quarter."""
+"""Timeout of a probe. A node answers in a millisecond, from memory; during a full garbage collection it takes some hundred.
+Three probes without an answer take a second and a quarter.
+"""
 FAILURES: Final = 3
-"""In a row: one may be a lost connection, two a bad moment."""
+"""Failures in a row that make a node failed. One may be a lost connection, two a bad moment."""
 FAILURES_MORE: Final = 2
-"""For each return beyond the first."""
+"""Additional failures for each return beyond the first."""
 FLAPS_MAX: Final = 4
 STEADY_SECONDS: Final = 30.0
-"""After so long without a suspicion one return is forgotten."""
+"""Time without a suspicion after which one return is forgotten."""
 PAUSE_SECONDS: Final = 1.0
-"""A look that comes so late says that we stood still."""
+"""Delay of a look that shows that this process stood still."""
 LATE_SECONDS: Final = 0.2
-"""One that comes so late, that our machine is busy; so others may be, who share it."""
+"""Delay of a look that shows that this machine is busy. Others that share the machine may be as well."""
 BUSY_SECONDS: Final = 5.0
-"""How long we take it for busy."""
+"""Time for which the machine then counts as busy."""
 FAILURES_BUSY: Final = 2
-"""More, meanwhile."""
+"""Additional failures while it is busy."""
 
 
 @attrs.frozen(kw_only=True)
 class Condition:
-    """A node as the detector sees it."""
+    """The condition of a node, as the detector sees it."""
 
     alive: bool
     failed_seconds: float = 0.0
-    """Since it was last well; 0 while it lives."""
+    """Seconds since it was last well. 0 while it lives."""
     boot: int = 0
-    """That it last said; 0: it has not been heard yet."""
+    """Boot number in its last answer. 0 before the first answer."""
     roles: frozenset[str] = frozenset()
-    """That it may be used for, and serves."""
+    """Roles that it may be used for, and serves."""
     lost: bool = False
     """It answers, with another data directory than the cluster knows: its copies are gone."""
 
@@ -71,21 +71,21 @@ class Condition:
 @attrs.define(kw_only=True)
 class _Peer:
     entry: NodeEntry
-    """Who the cluster thinks it is."""
+    """The node in the register."""
     since: float
-    """When it was last well; before the first answer, when we began to ask."""
+    """Time at which it was last well. Before the first answer, the time of the first probe."""
     steady_from: float
     heard: Alive | None = None
     failures: int = 0
     failed: bool = False
     returns: int = 0
-    """Times that it came back after a suspicion, not yet forgotten."""
+    """Number of returns after a suspicion that are not yet forgotten."""
     due: float = 0.0
-    """When it is checked again, after a failure."""
+    """Time of the next check after a failure."""
     begun: float = 0.0
-    """When the last probe left."""
+    """Time at which the last probe left."""
     waiting: bool = False
-    """It is under way."""
+    """True while that probe has no answer."""
 
     @property
     def lost(self) -> bool:
@@ -94,22 +94,22 @@ class _Peer:
 
 @attrs.define(eq=False)
 class FailureDetector:
-    """Says whom to probe, is told what became of it."""
+    """Chooses the nodes to probe, and takes the results."""
 
     node: NodeId
-    """This one; it lives."""
+    """This node; it lives."""
     changes: int = attrs.field(default=0, init=False)
-    """Counts what a policy may want to know: who has failed or come back, who says something new."""
+    """Counts changes that matter to a policy: a node that failed or came back, or whose answer differs."""
     _peers: dict[NodeId, _Peer] = attrs.field(factory=dict, init=False)
     _rounds: int = attrs.field(default=0, init=False)
     _turn: int = attrs.field(default=0, init=False)
-    """Counts the probes of others."""
+    """Counts the probes of other nodes."""
     _busy_until: float = attrs.field(default=float("-inf"), init=False)
 
     # -- events ---------------------------------------------------------------------------------------------------
 
     def know(self, nodes: Mapping[NodeId, NodeEntry], now: float) -> None:
-        """The nodes of the cluster. One that changed is another one, and has a clean record."""
+        """Set the nodes of the cluster. An entry that changed is another node, with a clean record."""
         for node in [node for node in self._peers if node not in nodes]:
             del self._peers[node]
         for node, entry in nodes.items():
@@ -118,15 +118,15 @@ class FailureDetector:
                 self._peers[node] = _Peer(entry=entry, since=now, steady_from=now)
 
     def woke(self, now: float, due: float) -> None:
-        """We look again, and had meant to at `due`."""
-        if now - due > PAUSE_SECONDS and now > self._busy_until:  # one that always stands still must not wait for ever
+        """Note that this look was planned for `due`, and may be late."""
+        if now - due > PAUSE_SECONDS and now > self._busy_until:  # a process that always pauses must not wait for ever
             for peer in self._peers.values():
                 peer.failures = 0
         if now - due > LATE_SECONDS:
             self._busy_until = now + BUSY_SECONDS
 
     def round(self, vigilant_of: Collection[NodeId], now: float) -> list[NodeId]:
-        """Whom to probe in this round.
+        """The nodes to probe in this round.
 
         Args:
             vigilant_of: the nodes of the sequencers, if this one is vigilant.
@@ -142,12 +142,12 @@ class FailureDetector:
         return self._begin(chosen, now)
 
     def rechecks(self, now: float) -> list[NodeId]:
-        """Whom to probe once more, after a failure. One that has failed is asked in the next round."""
+        """The nodes to probe once more, after a failure. A failed node is asked in the next round."""
         checked = [node for node, peer in self._peers.items() if peer.failures and not peer.failed and peer.due <= now]
         return self._begin(checked, now)
 
     def answered(self, node: NodeId, heard: Alive, now: float) -> None:
-        """A probe was answered."""
+        """Note the answer to a probe."""
         peer = self._peers.get(node)
         if peer is None:
             return
@@ -165,7 +165,7 @@ class FailureDetector:
         peer.failures, peer.since = 0, now
 
     def failed(self, node: NodeId, now: float) -> None:
-        """A probe was not answered in time, or not at all."""
+        """Note that a probe was not answered in time, or not at all."""
         peer = self._peers.get(node)
         if peer is not None:
             peer.waiting = False
@@ -175,7 +175,7 @@ class FailureDetector:
 
     @property
     def next_recheck(self) -> float | None:
-        """When `rechecks` is worth asking."""
+        """Time of the next call of `rechecks` that may return a node. None if there is none."""
         checked = [peer for peer in self._peers.values() if peer.failures and not peer.failed and not peer.waiting]
         return min((peer.due for peer in checked), default=None)
 
@@ -186,17 +186,17 @@ class FailureDetector:
 
     @property
     def newest_version(self) -> int:
-        """Of the chain, that anybody who answered knows."""
+        """The newest version of the chain in all answers."""
         return max((peer.heard.version for peer in self._peers.values() if peer.heard is not None), default=0)
 
     def conditions(self, now: float) -> Mapping[NodeId, Condition]:
-        """Of every other node. One that has not been heard yet lives, for the moment."""
+        """The condition of every other node. One without an answer so far counts as alive."""
         return {node: _condition(peer, now) for node, peer in self._peers.items()}
 
     # -- counting -----------------------------------------------------------------------------------------------------
 
     def _begin(self, nodes: list[NodeId], now: float) -> list[NodeId]:
-        """One probe of a node at a time: three failures are three looks."""
+        """Begin one probe for each node that has none in progress: three failures are three looks."""
         begun = [node for node in nodes if not self._peers[node].waiting]
         for node in begun:
             peer = self._peers[node]

@@ -1,9 +1,9 @@
-"""What to do when nodes fail: a policy, which may be replaced.                                                    Pure.
+"""Healing policies: decisions about failed nodes. A policy may be replaced.
 
-A policy sees how the nodes are and where each segment is, and says what should be done, or why nothing is. It is asked
-again and again, by every node; doing it is somebody else's (`healer.py`), and so is that few nodes do it at the same time.
+A policy sees the conditions of the nodes and the place of each segment. It says what should be done, or why nothing is. Every
+node asks it again and again. `healer.py` carries its decisions out, and ensures that few nodes do so at the same time.
 
-A policy of one's own is a class with these methods, named in the config of each node: `healing = "package.module:Class"`,
+A policy of your own is a class with these methods, named in the config of each node: `healing = "package.module:Class"`,
 or by an entry point of the group `virtuallog.policies`.
 """
 
@@ -22,44 +22,44 @@ from virtuallog_server.healing.core.failure_detector import Condition
 
 @attrs.frozen(kw_only=True)
 class HealingSettings:
-    """How patient a policy is. docs/reference/sample.toml says what the fields mean, for nodes that are configured by a file."""
+    """The patience of a policy. docs/sample.toml explains the fields, for nodes that are configured by a file."""
 
     server_patience_seconds: float = 8.0
-    """How long a server of the open segment must have failed before a spare node takes its place."""
+    """Seconds for which a server of the open segment must have failed before a spare node takes its place."""
     rebuild_patience_seconds: float = 60.0
     """The same for closed segments, whose entries have to be copied."""
 
 
 @attrs.frozen
 class PlacedSegment:
-    """A segment, and the nodes it rests on."""
+    """A segment, and the nodes that hold it."""
 
     segment: Segment
     placement: Placement
     lost: frozenset[NodeId] = frozenset()
-    """Those of its servers that have nothing of it: another data directory took their place later."""
+    """Servers that have nothing of it: another data directory took their place later."""
     failures: int = 0
-    """How often the node that asks has tried to heal it and failed, since it last healed anything."""
+    """Failed repairs of it by the node that asks, since the last success with any segment."""
     unfit: frozenset[NodeId] = frozenset()
-    """Nodes whose copy of it cannot be made whole: a rebuild found so."""
+    """Nodes with a copy that cannot be completed, as a rebuild has found."""
 
 
 @attrs.frozen(kw_only=True)
 class Nothing:
-    """All is well, or nothing can be done."""
+    """Do nothing: all is well, or nothing can be done."""
 
     reason: str = ""
-    """What is wrong and why nothing is done; empty: all is well."""
+    """The problem, and why nothing is done. Empty if all is well."""
 
 
 @attrs.frozen(kw_only=True)
 class Extend:
-    """Close this segment and continue on a loglet of the same kind, planned over the nodes that live."""
+    """Close this segment and continue on a loglet of the same kind, planned over the living nodes."""
 
     segment: SegmentId
     reason: str
     urgent: bool
-    """Appends fail until it is done."""
+    """True if appends fail until it is done."""
 
 
 @attrs.frozen(kw_only=True)
@@ -75,34 +75,34 @@ Decision: TypeAlias = Nothing | Extend | Rebuild
 
 
 class Policy(Protocol):
-    """See above."""
+    """A healing policy."""
 
     def decide(self, nodes: Mapping[NodeId, Condition], segments: Sequence[PlacedSegment]) -> Decision:
-        """What should be done now.
+        """Decide what should be done now.
 
         Args:
             nodes: every node of the cluster.
             segments: those of the chain whose kind can be healed, in order. The last of the chain is among them, if it is
                 open, as the last one here.
 
-        Must not raise, and decide the same of the same.
+        Must not raise, and must return the same decision for the same arguments.
         """
         ...
 
 
 @attrs.frozen
 class ReplaceFailed:
-    """The default.
+    """The default policy.
 
-    * A sequencer that has failed or started again is replaced at once, be it one of many: nothing else makes the log take
-      appends. It goes on only if a majority of each group of servers lives.
-    * Never fewer copies: with nobody to take its place a dead server stays in the set, and alone it is no reason to act.
+    * A sequencer that has failed or started again is replaced at once, even if it is one of many: nothing else makes the log take
+      appends. The log continues only if a majority of each group of servers lives.
+    * Never fewer copies: without a spare node a dead server stays in the set, and alone it is no reason to act.
     * A dead server of the active segment is replaced when a spare node lives, after a while: it may be restarting.
     * A dead server of a closed segment is replaced when a spare node lives, after a longer while: that moves data.
     * A server that lives with a new data directory gets its copies again, at once. One that has lost them and is dead keeps
       no place in a rebuild, as nothing can be copied to it.
-    * What has failed has its turn again after what has not; only a sequencer is never kept waiting.
-    * What works is left alone. A node that is back gets nothing back.
+    * A segment whose repair has failed has its turn after those without failures; only a sequencer never waits.
+    * A working log is left alone. A node that is back does not get its copies back.
     """
 
     settings: HealingSettings
@@ -151,7 +151,7 @@ class ReplaceFailed:
         else:
             return Nothing()
         spares = sorted(_spares(nodes, placed), key=lambda node: (_load(segments, node), node))
-        # A dead one that has its copy may keep its place, one that has to be given it may not.
+        # A dead server that has its copy may keep its place; one that would have to receive it may not.
         replaced = sorted(dead, key=lambda server: server not in placed.lost)
         chosen = dict(zip(replaced, spares, strict=False))
         if not chosen and not returned:
@@ -173,7 +173,7 @@ def _problem(nodes: Mapping[NodeId, Condition], sequencer: SequencerId) -> str:
 def _extend(nodes: Mapping[NodeId, Condition], placed: PlacedSegment, reason: str, *, urgent: bool) -> Decision:
     for group in placed.placement.groups:
         if 2 * sum(_lives(nodes, server) for server in group) <= len(group):
-            # We may be the ones who are cut off. Without a majority nothing can be sealed, here or there.
+            # This node may be the one that is cut off. Without a majority nothing can be sealed, here or there.
             return Nothing(reason=f"{reason}, and no majority of nodes {_listed(group)} answers")
     return Extend(segment=placed.segment.id, reason=reason, urgent=urgent)
 
@@ -183,7 +183,9 @@ def _lives(nodes: Mapping[NodeId, Condition], node: NodeId) -> bool:
 
 
 def _dead(nodes: Mapping[NodeId, Condition], servers: Sequence[NodeId], patience_seconds: float) -> list[NodeId]:
-    """Silent for so long; who answers with an empty disk will not come back with the old one, whatever is waited."""
+    """Servers that have been silent for this long. One that answers with an empty disk does not bring the old one back, so no patience
+    helps.
+    """
     return [
         server
         for server in servers
@@ -193,7 +195,7 @@ def _dead(nodes: Mapping[NodeId, Condition], servers: Sequence[NodeId], patience
 
 
 def _spares(nodes: Mapping[NodeId, Condition], placed: PlacedSegment) -> list[NodeId]:
-    """Living nodes with the role of a server that are none yet, and could be one."""
+    """Living nodes that have the role of a server, are none of this segment's yet, and may become one."""
     placement = placed.placement
     return [
         node
@@ -208,7 +210,7 @@ def _load(segments: Sequence[PlacedSegment], node: NodeId) -> int:
 
 
 def _spelt(placed: PlacedSegment) -> str:
-    """The role of a server, for people."""
+    """The role of a server, in messages."""
     return placed.placement.role.replace("-", " ")
 
 

@@ -1,6 +1,6 @@
-"""A log that goes on with fewer servers than before: said to operators, as it survives fewer failures.                Pure.
+"""Detection of a log that continues with fewer servers than before: operators must know that it survives fewer failures.
 
-A roll-forward takes what nodes there are. Nothing is lost by that, and nothing brings the former number back by itself: the
+An extension takes the nodes that there are. Nothing is lost by that, but nothing restores the former number by itself: the
 next loglet has as many servers as the one before it.
 """
 
@@ -14,8 +14,11 @@ from virtuallog.contract.register import Register
 
 
 def under_replication_problems(register: Register, placement: Callable[[Segment], Placement | None]) -> tuple[str, ...]:
-    """What to tell of the open segment: that a group of its servers is smaller than the groups of the segment on nodes before it,
-    or that it has one server where two nodes have the role; empty: nothing."""
+    """Problems of the open segment for the status. Empty if there are none.
+
+    A group of its servers is smaller than the groups of the segment on nodes before it; or it has one server where two nodes have
+    the role.
+    """
     last = register.chain.last
     present = placement(last) if last.stop is None else None
     if present is None:
