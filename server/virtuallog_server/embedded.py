@@ -3,8 +3,8 @@
     async with open_embedded("data") as client:
         await client.create("/greeting", b"hello")
 
-It is a whole node (`virtuallog_server.node.node`), a cluster of one, with the log, the register and the replica that a node has; only nothing
-listens. So what it leaves is what a server leaves: `virtuallog serve --id 1 --data DIR --zookeeper HOST:PORT` goes on with the directory.
+It is a whole node (`virtuallog_server.node.node`), a cluster of one, with log, register and replica; only nothing listens. So it
+leaves the same files as a server: `virtuallog serve --id 1 --data DIR --zookeeper HOST:PORT` continues with the directory.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ NODE = 1
 
 @asynccontextmanager
 async def open_embedded(path: str | Path) -> AsyncIterator[DatabaseClient]:
-    """The tree in the directory `path`, which is made if need be, for as long as the block runs, and while it ends: also a block
-    that is cancelled can close its sessions.
+    """Open the tree in the directory `path`, which is created if it is missing, for the length of the block. It stays open while the
+    block ends: a cancelled block can still close its sessions.
 
     Raises:
         InvalidSettingError: another process uses the directory.

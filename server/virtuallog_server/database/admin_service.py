@@ -1,4 +1,4 @@
-"""Serves what operators ask of the database, in tasks of the replica that was asked."""
+"""The service for operators' requests about the database, in tasks of the replica that is asked."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from virtuallog_database.replies import reply_with_result
 from virtuallog_server.database.status import allowed_trim
 
 REQUESTS_MAX: Final = 32
-"""Being answered at a time. Operators are few; more is a script gone wild."""
+"""Requests in progress. Operators are few; only a faulty script sends more."""
 
 
 @attrs.define(eq=False)

@@ -1,4 +1,4 @@
-"""From the section `[zookeeper]` of a node's config to the settings of its replica's engines."""
+"""Settings of a replica's engines, from the section `[zookeeper]` of a node's config."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from virtuallog_server.config.zookeeper_settings import ZooKeeperSettings
 
 
 def host_settings(zookeeper: ZooKeeperSettings, origin: str = "") -> HostSettings:
-    """How a replica, its snapshots and what they may be taken from behave; `origin` is the URL of what the cluster was restored from."""
+    """Settings of a replica, its snapshots and its sources. `origin` is the URL of the state that the cluster was restored from."""
     places = [CompactionStore(url) for url in (zookeeper.compacted_url, origin) if url]
     return HostSettings(replica=replica_settings(zookeeper), snapshots=zookeeper.snapshots, places=places)
 
 
 def replica_settings(zookeeper: ZooKeeperSettings) -> ReplicaSettings:
-    """How the engines behave. What is off at first and wanted here is enabled for all, once all replicas know it."""
+    """Settings of the engines. An engine that is off at first and wanted here is enabled for all, once all replicas know it."""
     wanted = {
         BOUNDS: True,
         FLOOR: True,

@@ -1,15 +1,15 @@
-"""Who appends to the log of a database: its members, which have certificates of nodes, and administrators.
+"""Ownership of a database's log: only its members, which have certificates of nodes, and administrators append to it.
 
     look for entries that are none of a database  ->  put the guard into the register  ->  seal the last segment once
                      |
-                     '-> found: nothing is changed, and the operator is told what to do
+                     '-> found: change nothing, and report to the operator what to do
 
-Engines believe what an entry says, so a client that appends to such a log has every right in the database. The guard takes that away
-for good: `virtuallog_server.node.append_guard` says why the seal ends it on every node. A program that appends with the certificate of a client to the
-same log would be cut off, so the guard is not put where entries of one are found; an operator moves the program to a cluster of its own, and
-puts the guard by `virtuallog database guard`.
+Engines trust the content of an entry, so a client that appends to such a log has every right in the database. The guard takes
+that away for good: `virtuallog_server.node.append_guard` explains why the seal ends it on every node. A program that appends to
+the same log with the certificate of a client would be cut off. So the guard is not put where such entries are found: an operator
+moves the program to a cluster of its own, and puts the guard by `virtuallog database guard`.
 
-The guard needs a cluster of level 5. In a cluster without TLS it changes nothing: nobody can tell there who calls.
+The guard needs a cluster of level 5. In a cluster without TLS it changes nothing: callers have no identity there.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from virtuallog_database.errors import BinaryTooOldError
 
 READ_BYTES: Final = 1 << 20
 PAUSE_SECONDS: Final = 0.02
-"""Between two reads of the search, which is in no hurry: it happens once in the life of a database."""
+"""Pause between two reads of the search. It is in no hurry: it happens once in the life of a database."""
 LOOK_SECONDS: Final = 5.0
-"""Between two looks at the cached register."""
+"""Pause between two looks at the cached register."""
 RETRY_SECONDS: Final = 0.5
-"""The same before a new database begins, which waits for the guard."""
+"""The same pause before a new database begins, which waits for the guard."""
 
 log = structlog.get_logger(__name__)
 
 
 @attrs.frozen
 class PutGuard:
-    """An amendment of the register (`virtuallog.reconfiguration.node_table_update`): a database stands on the log, which is its members' alone."""
+    """An amendment of the register (`virtuallog.reconfiguration.node_table_update`): a database stands on the log, and only members append."""
 
     def amend(self, register: Register) -> Register | None:
         guarded = register.with_guard()
@@ -63,7 +63,7 @@ class _Announce:
 
 
 async def find_foreign(virtual_log: VirtualLog) -> LogPosition | None:
-    """The first entry of the log that is none of a database, as far as the log still has it; None: there is none.
+    """Find the first entry of the log that is none of a database, in the part that is not trimmed. None if there is none.
 
     Raises:
         UnavailableError: the log cannot be read now.
@@ -74,7 +74,7 @@ async def find_foreign(virtual_log: VirtualLog) -> LogPosition | None:
     while position < tail:
         try:
             placed = await virtual_log.read(position, LogPosition(tail), READ_BYTES)
-        except TrimmedError as error:  # meanwhile
+        except TrimmedError as error:  # trimmed meanwhile
             position = LogPosition(error.first)
             continue
         for each in placed:
@@ -97,17 +97,17 @@ def _is_foreign(payload: bytes) -> bool:
 
 
 async def put_guard(virtual_log: VirtualLog, *, despite_foreign: bool = False) -> Register:
-    """Guard the log of a database. On return no append of a client is taken any more, by any node.
+    """Guard the log of a database. On return no node takes an append of a client any more.
 
-    Cancelled, or with an error, the guard may be there already; it may be put again.
+    If cancelled, or with an error, the guard may be there already; it may be put again.
 
     Args:
         virtual_log: of a node or an administrator.
-        despite_foreign: entries that are none of a database are no obstacle: what appended them has been moved.
+        despite_foreign: ignore entries that are none of a database: the program that appended them has been moved.
 
     Raises:
         InvalidSettingError: there are such entries; nothing was done.
-        UnsupportedError: some node of the cluster is too old to refuse appends; nothing was done.
+        UnsupportedError: a node of the cluster is too old to refuse appends; nothing was done.
         UnavailableError: the register or the log does not answer.
     """
     view = virtual_log.view
@@ -126,7 +126,7 @@ async def put_guard(virtual_log: VirtualLog, *, despite_foreign: bool = False) -
 
 
 def refusal(position: LogPosition) -> str:
-    """Why a log is not guarded, and what to do about it."""
+    """The reason why a log is not guarded, and the remedy."""
     return (
         f"the entry at position {position} is none of the database: some program appends to the same log. Let it use a cluster of its "
         "own; then run `virtuallog database guard --despite-entries`"
@@ -135,17 +135,18 @@ def refusal(position: LogPosition) -> str:
 
 @attrs.define(eq=False)
 class Ownership:
-    """Puts the guard on behalf of one server of the database, and says in the register that there is one."""
+    """Puts the guard on behalf of one server of the database, and announces the database in the register."""
 
     _log: VirtualLog
     problem: str = attrs.field(default="", init=False)
-    """Why the log is open to clients though all nodes could refuse them; for people."""
+    """Reason why the log is open to clients though all nodes could refuse them, for the status."""
     _has_looked: bool = attrs.field(default=False, init=False)
-    """The log was searched in this life, and entries of others were found."""
+    """True if the log was searched in this life, and entries of other programs were found."""
 
     async def begin(self) -> None:
-        """Return once a new database may write its first entry: the log is guarded, or cannot be. One that is known to the register is
-        not kept waiting."""
+        """Return once a new database may write its first entry: the log is guarded, or cannot be. A database that the register knows
+        does not wait.
+        """
         environment = self._log.view.environment
         while (register := self._log.view.cached) is None or not register.database:
             try:
@@ -155,7 +156,7 @@ class Ownership:
                 await environment.clock.sleep(RETRY_SECONDS)
 
     async def run(self) -> None:
-        """Look after both for ever. Another program may have lost what the register says of the database."""
+        """Keep the guard and the announcement, for ever. Another program may have removed the announcement."""
         while True:
             try:
                 await self._look()

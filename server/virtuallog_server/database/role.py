@@ -3,11 +3,12 @@
     Role("database")  closed -> open -> closed for good, with a reason          (virtuallog_server.node.role)
         StoreDirectory + VirtualLog -> Host (virtuallog_database.replica.host) -> in each life: ZooKeeperServer, snapshots for others
 
-A replica that cannot go on (its disk, a state that differs from that of others) closes this role and nothing else: the node goes
-on to order and store entries of the log, and says why in its status. A log role that fails closes no database either: it reads
-and appends elsewhere.
+A replica that cannot continue (a failed disk, a state that differs from that of others) closes only this role: the node still
+orders and stores entries of the log, and its status says why. A log role that fails closes no database either: it reads and
+appends through other nodes.
 
-No socket is here. Whoever has listeners (`virtuallog_server.process.process`) or simulated streams hands each connection to `serve_stream`.
+This module has no socket. Real listeners (`virtuallog_server.process.process`) or simulated streams pass each connection to
+`serve_stream`.
 """
 
 from __future__ import annotations
@@ -43,17 +44,17 @@ from virtuallog_server.zookeeper.admin.facts import ServerFacts
 from virtuallog_server.zookeeper.service import ZooKeeperService
 
 REGISTER_SECONDS: Final = 1.0
-"""Between two attempts to read the register, each of which asks a majority."""
+"""Pause between two attempts to read the register, each of which asks a majority."""
 
 STORE = "database"
-"""Name of the replica's place among those of the node's roles."""
+"""Name of the replica's store among those of the node's roles."""
 
 log = structlog.get_logger(__name__)
 
 
 @attrs.define(eq=False)
 class DatabaseRole:
-    """What a `virtuallog_server.node.role.NodeRole` opens.
+    """The database of one node, which a `virtuallog_server.node.role.NodeRole` opens and closes.
 
     Args:
         config: of the node; has `zookeeper`.
@@ -67,20 +68,20 @@ class DatabaseRole:
     local_store: Callable[[str], Awaitable[StoreDirectory]]
     settings: HostSettings = attrs.field(factory=HostSettings)
     on_life: Callable[[ReplicaIncarnation], None] = attrs.field(default=lambda _: None, init=False)
-    """Told of each life of the replica once it serves."""
+    """Called with each life of the replica once it serves."""
     host: Host | None = attrs.field(default=None, init=False)
     """None unless the role is open."""
     service: ZooKeeperService | None = attrs.field(default=None, init=False)
-    """For clients; None unless the replica serves, and clients are to be."""
+    """The service for clients. None unless the replica serves, and the config has ports for clients."""
     ownership: Ownership | None = attrs.field(default=None, init=False)
     """None unless the role is open."""
     _is_serving: bool = attrs.field(default=False, init=False)
     _handlers: Handlers = attrs.field(factory=dict, init=False)
-    """Of the present life."""
+    """Handlers of the present life."""
 
     async def serve(self, environment: NodeEnvironment, virtual_log: VirtualLog) -> Handlers:
-        """Open the role and return the handlers of what other nodes and operators ask. Its tasks run in the environment's
-        nursery; an error of any of them that is a VirtualLogError closes the role. May be called again once they have ended.
+        """Open the role and return the handlers of requests by other nodes and operators. Its tasks run in the environment's
+        nursery; a VirtualLogError of any of them closes the role. May be called again once they have ended.
 
         Raises:
             VirtualLogError: the replica's directory cannot be used.
@@ -108,34 +109,36 @@ class DatabaseRole:
 
     @property
     def life(self) -> ReplicaIncarnation | None:
-        """The replica and its tree; None while there are none, as during a restore."""
+        """The replica and its tree. None while there are none, as during a restore."""
         return self.host.life if self.host is not None else None
 
     async def serve_stream(self, stream: Stream, host: str, port: int = 0, subject: str | None = None) -> None:
-        """Serve one client until its connection ends; see `ZooKeeperServer.serve_stream`. While nobody is served the stream is
-        closed, and the client goes on to another server."""
+        """Serve one client until its connection ends (`ZooKeeperServer.serve_stream`).
+
+        While the role does not serve, the stream is closed, and the client tries another server.
+        """
         if self.service is None:
             await trio.aclose_forcefully(stream)
         else:
             await self.service.server.serve_stream(stream, host, port, subject)
 
     def facts(self) -> ServerFacts:
-        """For ZooKeeper's admin pages."""
+        """The facts for ZooKeeper's admin pages."""
         return ServerFacts(server=self.identity.node, serving=False) if self.service is None else self.service.facts()
 
     def status(self) -> DatabaseStatus:
-        """As of now, from memory and the local store."""
+        """The present status, from memory and the local store."""
         return report(self.host, self.service)
 
     def not_ready(self) -> Sequence[str]:
-        """What keeps it from serving clients; empty once it does, and while the role is not open, which others say."""
+        """Reasons why it does not serve clients. Empty once it does, and while the role is not open, which the node reports."""
         if self.host is None or self._is_serving:
             return []
         reason = f": {self.host.waiting_for}" if self.host.waiting_for else ""
         return [f"the database is {self.host.state.value}{reason}"]
 
     def metrics(self) -> list[MetricFamily]:
-        """See `virtuallog.contract.metrics.MetricsSource`."""
+        """Metrics of the database (`virtuallog.contract.metrics.MetricsSource`)."""
         return role_metrics(self.host, self.service)
 
     async def _run(self, host: Host, ownership: Ownership) -> None:
@@ -146,7 +149,7 @@ class DatabaseRole:
 
     @property
     def zookeeper(self) -> ZooKeeperSettings:
-        """Of the config."""
+        """The section of the config."""
         assert self.config.zookeeper is not None
         return self.config.zookeeper
 
@@ -185,7 +188,7 @@ class DatabaseRole:
         return service
 
     def _get_status(self, _: GetDatabaseStatus, done: Done) -> None:
-        """In every state, also while there is no life: what a restore waits for is asked about then."""
+        """Answer in every state, also while there is no life: operators ask then for the progress of a restore."""
         done(self.status())
 
     def _in_life(self, request: Any, done: Done) -> None:
@@ -198,7 +201,7 @@ class DatabaseRole:
 
 
 async def cluster_of(virtual_log: VirtualLog) -> bytes:
-    """Waits until the register can be read: that nobody answers is no reason to close a role for good."""
+    """The id of the cluster, once the register can be read. A silent majority is no reason to close a role for good."""
     view = virtual_log.view
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What a server of the database tells about itself."""
+"""Status and metrics of a server of the database."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from virtuallog_server.zookeeper.service import ZooKeeperService
 
 
 def allowed_trim(state: StoreReader, tracking: ViewTrackingEngine) -> LogPosition:
-    """Up to where the log may be trimmed, as far as this replica knows."""
+    """Position up to which the log may be trimmed, as far as this replica knows."""
     return backup_state.allowed(state, tracking.trimmable())
 
 
 def report(host: Host | None, service: ZooKeeperService | None) -> DatabaseStatus:
-    """The replica, as it is now; from memory and the local store."""
+    """The present status of the replica, from memory and the local store."""
     life = host.life if host is not None else None
     values: dict[str, Any] = {"state": (host.state if host is not None else HostState.OPENING).value}
     if life is not None:
@@ -53,7 +53,7 @@ def report(host: Host | None, service: ZooKeeperService | None) -> DatabaseStatu
 
 
 def role_metrics(host: Host | None, service: ZooKeeperService | None) -> list[MetricFamily]:
-    """Figures of the replica, its snapshots and its clients."""
+    """Metrics of the replica, its snapshots and its clients."""
     life = host.life if host is not None else None
     states = {each.value: float(host is not None and host.state is each) for each in HostState}
     families = [
@@ -74,8 +74,9 @@ def role_metrics(host: Host | None, service: ZooKeeperService | None) -> list[Me
 
 
 def mode_of(node: NodeId, tracking: ViewTrackingEngine) -> Mode:
-    """What ZooKeeper would call this server. Nobody leads here; the first of the view is called so, since programs that watch an
-    ensemble look for exactly one leader."""
+    """The server's mode in ZooKeeper's terms. There is no leader; the first replica of the view is called so, since programs that
+    watch an ensemble look for exactly one.
+    """
     nodes = [node_of(replica) for replica in tracking.members()]
     if nodes in ([], [node]):
         return Mode.STANDALONE

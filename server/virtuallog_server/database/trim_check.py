@@ -1,8 +1,8 @@
-"""Before an operator's trim: does a database on this log still need what is to go?
+"""Check before an operator's trim: a database on this log may still need the entries.
 
-A log on which a database runs is trimmed by the database alone, to where every replica of its view has a durable snapshot and
-every hold allows (SOSP'21, section 4.2). Who trims by hand may only be slower than that. The register says whether there is a
-database (`virtuallog_server.database.ownership`); its servers that live are asked.
+A log on which a database runs is trimmed by the database alone, up to where every replica of its view has a durable snapshot and
+every hold allows (SOSP'21, section 4.2). An operator may only trim less than that. The register says if there is a database
+(`virtuallog_server.database.ownership`); its living servers are asked.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from virtuallog.contract.types import LogPosition, NodeId
 from virtuallog_database.control.messages import Allowed, FindAllowedTrim
 
 ASK_SECONDS: Final = 5.0
-"""A replica answers once it has read the log up to its tail."""
+"""Timeout of a question. A replica answers once it has read the log up to its tail."""
 
 
 async def check_trim(virtual_log: VirtualLog, position: LogPosition) -> None:
@@ -26,7 +26,7 @@ async def check_trim(virtual_log: VirtualLog, position: LogPosition) -> None:
 
     Raises:
         InvalidSettingError: a database needs some of it.
-        UnavailableError: there is a database, and nobody answers for it.
+        UnavailableError: there is a database, and no server of it answers.
     """
     register = await virtual_log.view.refresh()  # a trim is for good, and waits for the MetaStore anyway
     if not register.database:

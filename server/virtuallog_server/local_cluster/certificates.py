@@ -1,10 +1,10 @@
-"""Makes the certificates of a cluster: an authority of its own, and what it vouches for.
+"""Certificates of a cluster: an authority of its own, and certificates that it signs.
 
-DIR/authority.pem, authority.key      who has this key is everybody: keep it off the nodes
+DIR/authority.pem, authority.key      with this key one can be every node and admin: keep it off the nodes
 DIR/node-N.pem, node-N.key            of node N
 DIR/client-NAME.pem, client-NAME.key  of a client; likewise admin-NAME
 
-For those who have no authority yet. Certificates of another one do as well: docs/howto/secure.md says what must be in them.
+For operators without an authority. Certificates of another one work as well: docs/security.md says what must be in them.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from virtuallog.runtime.clock import SystemClock
 from virtuallog.runtime.file_errors import file_errors
 
 DAYS: Final = 365
-"""Of a certificate: once a year somebody must remember how this is done."""
+"""Days for which a certificate is valid: operators must practise renewal once a year."""
 AUTHORITY_DAYS: Final = 3650
 _EARLIER: Final = datetime.timedelta(hours=1)
-"""Clocks differ: a certificate made just now must not be one of the future elsewhere."""
+"""Certificates begin this much earlier: with clocks that differ, a new one must not be in the future elsewhere."""
 
 
 @attrs.frozen
 class Authority:
-    """Its own certificate and key. `open` finds one, `create` makes one."""
+    """An authority with its certificate and key. `open` loads one, `create` makes one."""
 
     folder: Path
     certificate: x509.Certificate
@@ -44,7 +44,7 @@ class Authority:
 
     @classmethod
     def create(cls, folder: Path, cluster: str) -> Authority:
-        """A new one, in `folder`.
+        """Make an authority in `folder`.
 
         Raises:
             StorageError: it cannot be written.
@@ -60,11 +60,11 @@ class Authority:
 
     @classmethod
     def open(cls, folder: Path) -> Authority:
-        """The one in `folder`.
+        """Load the authority in `folder`.
 
         Raises:
             StorageError: it cannot be read.
-            InvalidSettingError: it is none.
+            InvalidSettingError: the files are no authority.
         """
         with file_errors(folder):
             certificate, key = (folder / "authority.pem").read_bytes(), (folder / "authority.key").read_bytes()
@@ -76,7 +76,7 @@ class Authority:
             raise InvalidSettingError(str(folder), f"holds no authority of ours: {error}") from error
 
     def issue(self, owner: Principal, days: float = DAYS) -> TlsFiles:
-        """A new key and certificate for `owner`, in place of an earlier one.
+        """Make a key and certificate for `owner`, in place of earlier ones.
 
         Raises:
             StorageError: they cannot be written.
@@ -94,7 +94,7 @@ class Authority:
         return files_of(self.folder, owner)
 
     def write(self, name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
-        """Replace each file in one step. A node that looks between the two keeps what it has."""
+        """Replace each file in one step. A node that reads them between the two steps keeps its former ones."""
         private = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
@@ -110,12 +110,12 @@ class Authority:
 
 
 def certify(folder: Path, owners: Iterable[Principal], *, days: float = DAYS, renew: bool = False) -> list[TlsFiles]:
-    """Certificates for `owners`, all of one cluster, as far as `folder` lacks them, and an authority if there is none.
+    """Make the certificates for `owners` that `folder` lacks, and an authority if there is none. Return the files of each owner.
 
     Args:
-        folder: of all the files.
-        owners: whom they are for; at least one.
-        days: how long new ones are good for.
+        folder: the folder of all files.
+        owners: the owners, all of one cluster; at least one.
+        days: days for which new certificates are valid.
         renew: make new ones for all owners. The authority stays.
 
     Raises:
@@ -133,12 +133,12 @@ def certify(folder: Path, owners: Iterable[Principal], *, days: float = DAYS, re
 
 
 def stem(owner: Principal) -> str:
-    """What its files are called."""
+    """Common part of the owner's file names."""
     return f"{owner.role.name.lower()}-{owner.name}"
 
 
 def files_of(folder: Path, owner: Principal) -> TlsFiles:
-    """Where `issue` puts them."""
+    """The files that `issue` writes."""
     name = stem(owner)
     return TlsFiles(certificate=folder / f"{name}.pem", key=folder / f"{name}.key", authority=folder / "authority.pem")
 
@@ -160,7 +160,7 @@ def _builder(
 
 
 def _purposes(owner: Principal) -> Iterable[x509.ObjectIdentifier]:
-    """Nodes call and are called. A client has no use for the other purpose, and OpenSSL holds it to that."""
+    """Purposes of a certificate. Nodes call and are called; a client never is, and OpenSSL enforces that."""
     client = [ExtendedKeyUsageOID.CLIENT_AUTH]
     return client if owner.node is None else [*client, ExtendedKeyUsageOID.SERVER_AUTH]
 

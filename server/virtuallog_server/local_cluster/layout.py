@@ -1,6 +1,6 @@
 """The files of a cluster of local processes, and the configs in them.
 
-DIR/cluster.toml        where clients start; written once the cluster answers
+DIR/cluster.toml        for clients; written once the cluster answers
 DIR/certificates/       with TLS: of the nodes, of an admin (in cluster.toml) and of a client
 DIR/node-N/             data directory of node N
 DIR/node-N/node.toml    its config: written when the cluster is new; options of later starts are inserted (`virtuallog_server.config.config_file`)
@@ -33,16 +33,17 @@ from virtuallog_server.storage.identity import FILE_NAME as IDENTITY
 BASE_PORT: Final = 7001
 HOST: Final = "127.0.0.1"
 FREE_PORTS: Final = range(10_000, 32_000)
-"""Below those that systems give to outgoing connections: a node that was killed needs its port again, and while it is
-down every connection anybody opens could take it."""
+"""Ports below those that systems give to outgoing connections. A killed node needs its port again, and while it is down any
+outgoing connection could take it.
+"""
 
 
 @contextmanager
 def hold(path: Path) -> Iterator[None]:
-    """Make sure that DIR exists, and that no other supervisor uses it, for the length of the block.
+    """Create DIR if it is missing, and lock it against other supervisors, for the length of the block.
 
     Raises:
-        InvalidSettingError: another one does.
+        InvalidSettingError: another supervisor uses it.
         StorageError: DIR cannot be written.
     """
     with file_errors(path):
@@ -69,23 +70,22 @@ def prepare(
     zookeeper_port: int | None = None,
     told: Callable[[str], None] = lambda line: None,
 ) -> list[NodeConfig]:
-    """The configs of a cluster in `path`, which is held: as they were left there, or new ones, written. All that a node is
-    started with is in its file on return.
+    """Read the configs of the cluster in `path`, or write those of a new one. On return each node's file has all its options.
 
     Args:
-        path: DIR above.
-        nodes: how many that do everything.
-        log_nodes: how many more that only store entries.
-        base_port: node N listens on base_port + N - 1. 0: on free ports; None: whatever it was, `BASE_PORT` if new.
+        path: DIR above, locked by `hold`.
+        nodes: number of nodes with all roles.
+        log_nodes: number of additional nodes that only store entries.
+        base_port: node N listens on base_port + N - 1. 0 for free ports. None for the former ports, or `BASE_PORT` if new.
         loglet: kind of the first loglet of a new cluster.
-        tls: whether a new cluster gets certificates, to speak TLS.
-        origin: URL of what a new cluster goes on from, if it is restored.
-        console_port: node N has a console at console_port + N - 1. None: as its file says.
+        tls: True to make certificates for a new cluster, and use TLS.
+        origin: URL of the state that a new cluster continues from, if it is restored.
+        console_port: node N has a console at console_port + N - 1. None to keep what its file says.
         zookeeper_port: likewise for ZooKeeper's clients, at nodes that are no log nodes.
-        told: called with one line for each file of a cluster that was there already and that an option was inserted into.
+        told: called with one line for each existing file that an option was inserted into.
 
     Raises:
-        InvalidSettingError: `path` holds a cluster of another shape, a file says otherwise than an option, a port is in use, or
+        InvalidSettingError: `path` holds a cluster of another shape, a file contradicts an option, a port is in use, or
             the config of node 1 is missing in a cluster that is not new. Nothing was written.
         StorageError: `path` cannot be read or written.
     """
@@ -133,7 +133,7 @@ def _write(amended: Amended, told: Callable[[str], None]) -> None:
 
 
 def _check_new(path: Path) -> None:
-    """Configs that operators have edited are not written anew because one of them is gone."""
+    """Refuse to write configs anew in a directory with nodes: one of them is missing, and operators may have edited the others."""
     for folder in node_folders(path):
         if (folder / IDENTITY).exists():
             lost = path / "node-1" / "node.toml"
@@ -142,7 +142,7 @@ def _check_new(path: Path) -> None:
 
 
 def client_tls(configs: Sequence[NodeConfig]) -> TlsFiles | None:
-    """For `cluster.toml`: an admin's certificate, as whoever runs the cluster may do all with it."""
+    """The certificate for `cluster.toml`: that of an admin, as the user who runs the cluster may do everything with it."""
     tls = configs[0].tls
     if tls is None:
         return None
@@ -152,12 +152,12 @@ def client_tls(configs: Sequence[NodeConfig]) -> TlsFiles | None:
 
 
 def config_file(config: NodeConfig) -> Path:
-    """Where a node of such a cluster has its config."""
+    """The config file of a node in such a cluster."""
     return config.data / "node.toml"
 
 
 def node_folders(path: Path) -> Iterator[Path]:
-    """The folders DIR/node-N that there are, of nodes of a cluster in the directory `path`."""
+    """The existing folders DIR/node-N, of nodes of a cluster in the directory `path`."""
     yield from sorted(folder for folder in path.glob("node-*") if folder.name.removeprefix("node-").isdecimal())
 
 
@@ -176,7 +176,9 @@ def _read(path: Path, nodes: int, total: int, base_port: int | None, tls: bool, 
 
 
 def _certify(path: Path, configs: list[NodeConfig]) -> list[NodeConfig]:
-    from virtuallog_server.local_cluster.certificates import certify  # its library is large, and few clusters need it
+    from virtuallog_server.local_cluster.certificates import (
+        certify,
+    )  # late: its library is large, and few clusters need it
 
     def owner(role: Role, name: str) -> Principal:
         return Principal(cluster="local", role=role, name=name)
@@ -204,7 +206,7 @@ def _plan(path: Path, nodes: int, total: int, base_port: int | None, loglet: str
 
 
 def _check_ports_free(configs: Sequence[NodeConfig]) -> None:
-    """Before anything is written or started: whoever has the ports might be another cluster, which would answer."""
+    """Check that the ports are free, before anything is written or started: another cluster on them would answer."""
     for config in configs:
         _check_port_free("listen", config.listen)
         _check_port_free("console", config.console)
@@ -226,7 +228,7 @@ def _check_port_free(name: str, address: str) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody uses just now. Somebody may take one before we do; then the node says so and ends."""
+    """Ports that are free now. Another process may take one before the node does; then the node reports that and ends."""
     free: list[int] = []
     for port in random.Random().sample(FREE_PORTS, len(FREE_PORTS)):
         with socket.socket() as probe, suppress(OSError):

@@ -1,8 +1,8 @@
 """A supervisor for a cluster of local processes: `virtuallog up`, the demo, benchmarks, tests.
 
 Its files are laid out in `virtuallog_server.local_cluster.layout`.
-It restarts nothing by itself: what a crash does to the log should be seen, and is what most callers are here for. A node that an
-operator starts again by hand, in its directory, is no child: it is neither watched for its exit code nor ended.
+It restarts no node: its callers want to see the effect of a crash on the log. A node that an operator starts again by hand, in
+its directory, is no child: the supervisor neither watches its exit code nor ends it.
 
 No child outlives the supervisor, however that ends: each holds the read end of a pipe as stdin, and ends when the
 other end is gone (`virtuallog serve --end-with-parent`).
@@ -36,12 +36,12 @@ from virtuallog_server.local_cluster import layout
 from virtuallog_server.storage import pid_file
 
 PROGRAM: Final = (sys.executable, "-P", "-m", "virtuallog_server")
-"""Runs this very version."""
+"""Command that runs this very version."""
 END_SECONDS: Final = 10.0
-"""How long children may take to end in order before they are killed: a flush, and answers to calls in progress."""
+"""Time for children to end in order before they are killed: a flush, and answers to calls in progress."""
 POLL_SECONDS: Final = 0.05
 START_SECONDS: Final = 60.0
-"""Until a cluster must have answered: importing and formatting take two seconds, on a machine that is busy many."""
+"""Timeout of the first answer of a cluster. Imports and formatting take two seconds, on a busy machine many."""
 
 
 @attrs.define(eq=False)
@@ -50,7 +50,7 @@ class LocalNode:
 
     config: NodeConfig
     program: Sequence[str] = PROGRAM
-    """What runs it; a whole `serve` command follows."""
+    """Command of the node; a whole `serve` command follows."""
     process: trio.Process | None = None
 
     @property
@@ -59,12 +59,12 @@ class LocalNode:
 
     @property
     def zookeeper(self) -> str:
-        """Where ZooKeeper's clients connect; empty: nowhere, or with TLS only."""
+        """Address for ZooKeeper's clients. Empty if there is none without TLS."""
         return self.config.zookeeper.listen if self.config.zookeeper else ""
 
     @property
     def pid(self) -> int | None:
-        """Of the child; None unless it runs."""
+        """Process id of the child. None unless it runs."""
         return self.process.pid if self.process and self.process.poll() is None else None
 
     @property
@@ -79,17 +79,17 @@ class LocalNode:
 
 @attrs.define(eq=False)
 class LocalCluster:
-    """Use `open_local_cluster`."""
+    """The processes of a cluster. Use `open_local_cluster`."""
 
     path: Path
     nodes: dict[NodeId, LocalNode]
     clock: Clock
     tls: TlsFiles | None = None
-    """For clients, if the nodes use TLS."""
+    """Files for clients. None if the nodes do not use TLS."""
 
     @property
     def file(self) -> ClusterFile:
-        """What clients need to find it."""
+        """The cluster file for clients."""
         return ClusterFile(
             nodes=tuple(NodeAddress(id=node.id, address=node.config.listen) for node in self.nodes.values()),
             tls=self.tls,
@@ -100,7 +100,7 @@ class LocalCluster:
         return self.path / "cluster.toml"
 
     async def start(self, node: NodeId) -> None:
-        """Start a node's process; returns at once.
+        """Start a node's process; return at once.
 
         Raises:
             StorageError: its directory cannot be written.
@@ -113,7 +113,7 @@ class LocalCluster:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
-                process_group=0,  # Ctrl-C in a terminal is the supervisor's to pass on
+                process_group=0,  # Ctrl-C in a terminal goes to the supervisor, which passes it on
             )
 
     async def kill(self, *nodes: NodeId) -> None:
@@ -130,8 +130,9 @@ class LocalCluster:
         return [node for node in self.nodes.values() if node.pid is not None]
 
     async def wait_ended(self) -> AsyncIterator[LocalNode]:
-        """Each child that has ended by itself, when it has; its `pid` file is gone by then. Ends once no node runs in the
-        directory, those that were started by hand included."""
+        """Yield each child that has ended by itself, when it has; its `pid` file is gone by then. Ends once no node runs in the
+        directory, including those that were started by hand.
+        """
         watched = self.running
         while self.strangers() or watched:
             for node in [node for node in watched if node.pid is None]:
@@ -142,8 +143,9 @@ class LocalCluster:
             await self.clock.sleep(POLL_SECONDS)
 
     def strangers(self) -> dict[str, int]:
-        """The nodes that run in the directory and are no children, by the names of their folders, with their pids. `pid` files
-        of processes that are there no more are removed."""
+        """Folder name -> pid of the nodes that run in the directory and are no children. `pid` files of processes that are gone are
+        removed.
+        """
         own = {node.config.data.name: node.pid for node in self.running}
         found = {}
         for folder in layout.node_folders(self.path):
@@ -157,13 +159,13 @@ class LocalCluster:
         return found
 
     async def wait_ready(self, services: Services) -> None:
-        """Return once a majority of the MetaStore's members knows a register, and all servers of the database serve.
+        """Wait until a majority of the MetaStore's members knows a register, and all servers of the database serve.
 
         Args:
             services: know the interface `DATABASE` if there are such servers.
 
         Raises:
-            StorageError: a node ended instead; says which, and its last words.
+            StorageError: a node ended instead; names it, with its last words.
             UnavailableError: `START_SECONDS` were not enough.
         """
         with self.clock.timeout(START_SECONDS):
@@ -193,7 +195,7 @@ class LocalCluster:
         return len(known) > len(members) // 2
 
     async def _serves_clients(self, services: Services) -> bool:
-        """Of ZooKeeper, on every node that is told to."""
+        """True if every node that should serves ZooKeeper's clients."""
         asked = [node.id for node in self.nodes.values() if node.config.zookeeper]
         answers = await call_each(services, asked, GetDatabaseStatus())
         return all(isinstance(answer, DatabaseStatus) and answer.state == SERVING for answer in answers.values())

@@ -1,6 +1,6 @@
-"""Puts a node together on the real ports of this process: its data directory, its clock, calls to other nodes.
+"""Assembly of a node on the real ports of this process: its data directory, its clock, calls to other nodes.
 
-Nothing of it runs yet, and nothing listens: `virtuallog_server.process.process` and `virtuallog_server.embedded` see to that.
+Nothing runs or listens yet: `virtuallog_server.process.process` and `virtuallog_server.embedded` start the parts.
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ async def _origin(url: str) -> Origin | None:
 async def _claim_origin(url: str, stores: Mapping[NodeId, bytes]) -> None:
     try:
         await claim_origin(FsspecFiles(url), url, stores)
-    except StorageError as error:  # a place that may only be read: then it is up to the operator
+    except StorageError as error:  # the place may be read-only: then the operator must take care
         log.warning("nobody can see that this restore is in use", origin=url, reason=str(error))
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Assembly:
-    """A node and what is around it. `services.run` must run before `node.run` does."""
+    """A node and its surroundings. `services.run` must run before `node.run` does."""
 
     node: Node
     services: RpcServices
     handlers: Handlers
-    """Of the node, for whoever calls."""
+    """The handlers of the node, for its RPC server."""
     interfaces: Sequence[Interface]
-    """Their wire forms."""
+    """The wire form of each request."""
     clock: Clock
     random: random.Random
 
 
 @asynccontextmanager
 async def assemble_node(config: NodeConfig, connect: Connect) -> AsyncIterator[Assembly]:
-    """A node in its data directory, which is held for as long as the block runs. This start is counted.
+    """Assemble a node in its data directory, which is locked for the length of the block. This start is counted.
 
     Raises:
         InvalidSettingError: another process uses the data directory.
@@ -75,8 +75,8 @@ async def assemble_node(config: NodeConfig, connect: Connect) -> AsyncIterator[A
         identity = await Identity.open(data.root, config.node)
         book = AddressBook.of(config.all_peers, config.versions)
         book.expect(identity.cluster or b"")
-        # The system's own: passwords of sessions and nonces come from it, and from those that somebody has seen he must not be
-        # able to tell the next one, as he could after some hundred numbers of Python's generator.
+        # The system's generator: passwords of sessions and nonces come from it. An observer of some hundred numbers of Python's
+        # own generator could predict the next ones.
         clock, source = SystemClock(), random.SystemRandom()
         nonce = source.randbytes(16)
         providers, metastore = loglet_providers(), metastore_provider()

@@ -1,4 +1,4 @@
-"""Opens the addresses of a node."""
+"""Listeners at the addresses of a node."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from virtuallog.rpc.transport import tcp_listen
 
 
 async def listen(address: str) -> Sequence[Listener[Any]]:
-    """Listeners at `address`.
+    """Listen at `address`.
 
     Raises:
-        InvalidSettingError: it cannot be used.
+        InvalidSettingError: the address cannot be used.
     """
     try:
         return await tcp_listen(address)

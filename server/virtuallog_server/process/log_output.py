@@ -1,4 +1,4 @@
-"""Sets structlog up, once per process: everything goes to stderr, since stdout belongs to results."""
+"""Set-up of structlog, once per process: all log messages go to stderr, since stdout belongs to results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import structlog
 
 
 def configure(level: str, *, as_json: bool = False) -> None:
-    """Log messages of `level` and above to stderr, as text for people or as one JSON object per line."""
+    """Log messages of `level` and above to stderr, as text or as one JSON object per line."""
     renderer = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=False)
     structlog.configure(
         processors=[

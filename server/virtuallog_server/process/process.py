@@ -1,8 +1,8 @@
-"""A node as a process: real ports, signals, and an end in order.
+"""A node as a process: real ports, signals, and an orderly end.
 
     data directory locked -> identity read, start counted -> listening -> Node.run ... SIGTERM -> everything closed
 
-Nothing has to be done at the end for the sake of safety: a killed process loses nothing that it has acknowledged.
+The end matters to no safety property: a killed process loses nothing that it has acknowledged.
 """
 
 from __future__ import annotations
@@ -36,22 +36,24 @@ if TYPE_CHECKING:
     from virtuallog_server.process.zookeeper_ports import ZooKeeperPorts
 
 SWITCH_SECONDS: Final = 0.0005
-"""How long a thread may keep the interpreter from others. The default, 5 ms, is several syncs long: the event loop
-would learn late that the appender thread has finished one."""
+"""Longest time that a thread keeps the interpreter from others. The default, 5 ms, is several syncs long: the event loop
+would learn late that the appender thread has finished one.
+"""
 YOUNG_OBJECTS: Final = 20_000
-"""New ones before Python looks for cycles among them; by default 700. A few hundred requests under way hold thousands, none of them
-in a cycle, and each look in vain makes them older, until the whole heap is looked through: a tenth of a busy server's time."""
+"""New objects before Python searches them for cycles; by default 700. A few hundred requests in progress hold thousands, none
+of them in a cycle. Each search in vain makes them older, until the whole heap is searched: a tenth of a busy server's time.
+"""
 
 log = structlog.get_logger(__name__)
 
 
 def serve(config: NodeConfig, *, end_with_parent: bool = False, started: Callable[[], None] = lambda: None) -> None:
-    """Be a node until SIGTERM or SIGINT. The file `pid` in the data directory names this process meanwhile.
+    """Run a node until SIGTERM or SIGINT. The file `pid` in the data directory names this process meanwhile.
 
     Args:
         config: of this node.
         end_with_parent: end also when stdin is closed, which happens at the latest when the parent process is gone.
-        started: called once the data directory is this process's alone, and it listens at all its addresses.
+        started: called once this process has locked the data directory and listens at all its addresses.
 
     Raises (within exception groups):
         InvalidSettingError: the address cannot be used, or the data directory is in use.
@@ -74,10 +76,10 @@ def serve(config: NodeConfig, *, end_with_parent: bool = False, started: Callabl
 
 
 def refuse_optimised_python() -> None:
-    """`python -O` drops assertions, which stop a node before it acts on a state that cannot be.
+    """Refuse `python -O`. It drops assertions, which stop a node before it acts on an impossible state.
 
     Raises:
-        UnsupportedError: it was used.
+        UnsupportedError: this process runs under it.
     """
     if sys.flags.optimize:
         raise UnsupportedError("a node does not run under python -O: its assertions are part of its safety")
@@ -102,10 +104,10 @@ async def _run_until_signalled(config: NodeConfig, end_with_parent: bool, starte
         await _run(config, started)
 
 
-def _spare_the_collector() -> None:
-    """What is here now are modules and parts that stay for as long as the process: the collector need not look at them again.
+def _freeze_objects() -> None:
+    """Exclude all present objects from garbage collection: modules and parts stay as long as the process.
 
-    Rejected: switching it off. What libraries leave behind in cycles, such as tracebacks of failed connections, must go.
+    Rejected: no collection at all. Cycles that libraries leave behind, such as tracebacks of failed connections, must go.
     """
     gc.collect()
     gc.freeze()
@@ -124,10 +126,10 @@ async def _run(config: NodeConfig, started: Callable[[], None]) -> None:
         )  # fmt: skip
         listeners = await listen(config.listen)
         consoles = await listen(config.console) if config.console else []
-        doors = await _open_doors(node, clock)
+        zookeeper_ports = await _open_zookeeper_ports(node, clock)
         started()
         identity = node.identity
-        _spare_the_collector()
+        _freeze_objects()
         log.info("listening", address=config.listen, boot=identity.boot, phase=identity.phase.value)
         async with trio.open_nursery() as nursery:
             if credentials is not None:
@@ -137,16 +139,16 @@ async def _run(config: NodeConfig, started: Callable[[], None]) -> None:
             nursery.start_soon(MemoryTrimmer(clock, lambda: server.held_bytes, trim_memory).run)
             if consoles:
                 nursery.start_soon(_run_console, node, [node, services, server], consoles)
-            if doors is not None:
-                nursery.start_soon(doors.serve)
+            if zookeeper_ports is not None:
+                nursery.start_soon(zookeeper_ports.serve)
             await server.serve(listeners)
 
 
 def open_credentials(config: NodeConfig) -> Credentials | None:
-    """What `[tls]` says; None without it.
+    """Load the files of `[tls]`. None without that section.
 
     Raises:
-        InvalidSettingError: it cannot be used, or is not this node's.
+        InvalidSettingError: they cannot be used, or are not this node's.
     """
     if config.tls is None:
         return None
@@ -159,7 +161,7 @@ def open_credentials(config: NodeConfig) -> Credentials | None:
 
 
 async def _reload_on_signal(credentials: Credentials) -> None:
-    """Look at the certificates on SIGHUP. The next connection would do so as well, but says it to nobody who waits."""
+    """Check the certificates on SIGHUP. The next connection would do so as well, but an operator would not see the result."""
     with trio.open_signal_receiver(signal.SIGHUP) as signals:
         async for _ in signals:
             loaded = credentials.current()
@@ -167,13 +169,13 @@ async def _reload_on_signal(credentials: Credentials) -> None:
 
 
 async def _run_console(node: Node, parts: Sequence[object], listeners: Sequence[Listener[Any]]) -> None:
-    from virtuallog_server.process.console.application import run_console  # HTTP is half of what a node imports
+    from virtuallog_server.process.console.application import run_console  # late: HTTP is half of what a node imports
 
     await run_console(node, [*parts], node.config.data, listeners)
 
 
-async def _open_doors(node: Node, clock: Clock) -> ZooKeeperPorts | None:
-    """For clients of the database, if this node serves any."""
+async def _open_zookeeper_ports(node: Node, clock: Clock) -> ZooKeeperPorts | None:
+    """The ports for clients of the database. None if this node has no database."""
     if node.database is None:
         return None
     from virtuallog_server.process.zookeeper_ports import open_zookeeper_ports

@@ -1,7 +1,10 @@
-"""Gives memory back to the operating system once it is not needed any more.
+"""Memory and file descriptors of the process.
 
-The C library keeps what was freed for the next time, often for ever: after a flood a node would stay as large as it was
-at its worst, and look like one that leaks. Handing it back takes some milliseconds, so it is done once after each peak.
+The C library keeps freed memory for reuse, often for ever: after a flood a node would stay as large as at its worst, and look
+as if it leaked. To return memory takes some milliseconds, so it is done once after each peak.
+
+A process without free descriptors cannot open the next segment of its write-ahead log either, and a log that cannot continue
+ends its role for good. So the limit is raised before it is needed, and connections never get the last descriptors.
 """
 
 from __future__ import annotations
@@ -18,23 +21,19 @@ from virtuallog.contract.errors import InvalidSettingError
 from virtuallog.contract.ports import Clock
 from virtuallog_server.config.node_config import CONNECTIONS_MIN
 
-# FOLDED from virtuallog_server.open_files: How many files and connections the process may have open: enough for all it is meant to have, before it needs them.
-#
-# A process without descriptors left cannot open the next segment of its write-ahead log either, and a log that cannot
-# go on ends its role for good. So connections never get the last ones.
-
 RESERVED: Final = 640
-"""Not for connections that are served: 64 segments kept open for reading, some hundred files of RocksDB, 256 handshakes
-under way, connections to other nodes, and what Python itself needs."""
+"""Descriptors that connections may not use: 64 segments kept open for reading, some hundred files of RocksDB, 256 handshakes
+in progress, connections to other nodes, and those of Python itself.
+"""
 
 log = structlog.get_logger(__name__)
 
 
 def allow_connections(wanted: int) -> int:
-    """Let the process open as many files as it takes to serve `wanted` connections; returns how many it may serve.
+    """Raise the limit of open files, to serve `wanted` connections. Return how many the process may serve.
 
     Raises:
-        InvalidSettingError: the operating system allows too few to be a node.
+        InvalidSettingError: the operating system allows too few for a node.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = wanted + RESERVED
@@ -52,18 +51,18 @@ def allow_connections(wanted: int) -> int:
 
 LOOK_SECONDS: Final = 5.0
 PEAK_BYTES: Final = 64 << 20
-"""What connections must have held for it to be worth the while."""
+"""Least bytes that connections must have held before memory is returned."""
 QUIET_BYTES: Final = 8 << 20
-"""And hold no more than this now, or it would be needed again at once."""
+"""Most bytes that they may hold then. With more, the memory would be needed again at once."""
 
 
 @attrs.define(eq=False)
 class MemoryTrimmer:
-    """Watches what connections hold.
+    """Returns memory after each peak of the connections.
 
     Args:
-        held_bytes: now.
-        give_back: what to do after a peak.
+        held_bytes: the bytes that connections hold now.
+        give_back: called after a peak.
     """
 
     _clock: Clock
@@ -72,7 +71,7 @@ class MemoryTrimmer:
     _peaked: bool = attrs.field(default=False, init=False)
 
     async def run(self) -> None:
-        """For ever."""
+        """Watch for peaks, for ever."""
         while True:
             await self._clock.sleep(LOOK_SECONDS)
             held_bytes = self._held_bytes()
@@ -84,7 +83,7 @@ class MemoryTrimmer:
 
 
 def trim_memory() -> None:
-    """By malloc_trim of glibc; other C libraries have none, and then nothing is done."""
+    """Return free memory by glibc's malloc_trim. Other C libraries have no such function; then nothing happens."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -1,7 +1,7 @@
-"""The sockets on which clients reach a server of the database: what a node as a process has, and one in the simulator has not.
+"""The sockets for clients of the database, which a real process has and a simulated one has not.
 
-Open for as long as the process runs. Behind them the replica may come and go (`DatabaseRole`); while there is none, whoever comes in
-is sent away, and goes on to another server.
+They are open for as long as the process runs. The replica behind them may come and go (`DatabaseRole`). While there is none, a
+client's connection is closed, and the client tries another server.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 @attrs.frozen(kw_only=True, eq=False)
 class ZooKeeperPorts:
-    """Use `open_zookeeper_ports`."""
+    """The open sockets. Use `open_zookeeper_ports`."""
 
     role: DatabaseRole
     clock: Clock
@@ -54,22 +54,27 @@ class ZooKeeperPorts:
                 await self.serve_stream(stream, *address)
 
     async def serve_stream(self, stream: Stream, host: str, port: int = 0, subject: str | None = None) -> None:
-        """See `DatabaseRole.serve_stream`. A bug that the bytes of one client have brought to light ends its connection and not the
-        node, as it is with requests of the RPC. (In the simulator, which has no doors, it ends the run.)"""
+        """Serve one client (`DatabaseRole.serve_stream`).
+
+        A bug that a client's bytes trigger ends its connection and not the node, as with requests of the RPC. In the simulator, which
+        has no such sockets, it ends the run.
+        """
         try:
             await self.role.serve_stream(stream, host, port, subject)
         except Exception:
             log.exception("a connection of a client failed", address=f"{host}:{port}")
 
     async def _serve_admins(self) -> None:
-        from virtuallog_server.process.console.http_server import HttpServer  # HTTP is half of what a node imports
+        from virtuallog_server.process.console.http_server import (
+            HttpServer,
+        )  # late: HTTP is half of what a node imports
         from virtuallog_server.zookeeper.admin.admin_pages import AdminPages
 
         await HttpServer(AdminPages(self.role.facts), self.clock).run(self.admins)
 
 
 async def open_zookeeper_ports(role: DatabaseRole, clock: Clock) -> ZooKeeperPorts:
-    """Listen where the config says.
+    """Listen at the addresses of the config.
 
     Raises:
         InvalidSettingError: an address or a certificate cannot be used.

@@ -1,1 +1,1 @@
-"""ZooKeeper's wire protocol in front of the database: its own clients are the users."""
+"""ZooKeeper's service in front of the database, for ZooKeeper's own clients. Imports config."""

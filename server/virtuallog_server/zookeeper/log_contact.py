@@ -1,16 +1,16 @@
-"""Whether this server can still serve as a full one: whether it reaches the log.                                  Pure.
+"""Contact of this server with the log: without it the server is no full one.
 
-ZooKeeper's servers notice a lost quorum as connections to their leader that break. A database server has no such connection: it knows
-that the log answers when a `sync` of its own ends, which takes a tail check. It tries one after the other, and is *in contact* unless
-it has waited for too many ticks. Beyond that no write would come to an end, and what it could serve grows old:
+ZooKeeper's servers notice a lost quorum by broken connections to their leader. A database server has no such connection: it knows
+that the log answers when a `sync` of its own ends, which takes a tail check. It tries one after the other, and is *in contact*
+unless it has waited for too many ticks. Beyond that no write would end, and the data that it could serve grows old:
 
     in contact                 every client; isro -> rw
     out of contact, allowed    clients that ask for it (readOnly in the handshake): reads of what has been applied, in local
                                sessions; writes are answered NOT_READ_ONLY; isro -> ro; all others are closed
-    out of contact, else       nobody; new connections are closed, so that clients go on to another server
+    out of contact, else       no client; new connections are closed, so that clients try another server
 
-All connections are closed at each change: a client must find out by a handshake what it is connected to now. Sessions outlive that, as
-they are in the log; a local session does not.
+All connections are closed at each change: only a handshake tells a client what it is connected to. Sessions outlive that, as they
+are in the log; a local session does not.
 
 Ticks are counted, not seconds: a process that was stopped for a minute has not been without an answer for a minute, and need not
 send its clients away.
@@ -26,25 +26,26 @@ from virtuallog_server.zookeeper.session.hooks import ServiceMode
 
 TICK_SECONDS: Final = 0.5
 TICKS_MAX: Final = 10
-"""Without an answer. Five seconds: about as long as ZooKeeper's followers wait for a leader (syncLimit), half of their default, as
-nobody has to be elected first."""
+"""Ticks without an answer. Five seconds: about as long as ZooKeeper's followers wait for a leader (syncLimit), half of their
+default, as there is no election.
+"""
 
 
 @attrs.define
 class LogContact:
-    """See above."""
+    """The state of contact with the log."""
 
     allowed: bool
-    """Whether clients may read here without contact."""
+    """True if clients may read here without contact."""
     _silent: int = attrs.field(default=0, init=False)
     """Ticks since the last answer."""
 
     def answered(self) -> None:
-        """The log has answered."""
+        """Note an answer of the log."""
         self._silent = 0
 
     def tick(self) -> None:
-        """`TICK_SECONDS` have passed here."""
+        """Note that `TICK_SECONDS` have passed."""
         self._silent += 1
 
     @property

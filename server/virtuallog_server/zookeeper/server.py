@@ -1,4 +1,4 @@
-"""Serves ZooKeeper's clients: accepts connections, keeps them within bounds, and ends those whose time is over."""
+"""The server for ZooKeeper's clients: it accepts connections, keeps them within bounds, and ends those whose time is over."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from virtuallog_server.zookeeper.session.read_budget import ReadBudget
 from virtuallog_server.zookeeper.session.shared_sync import SharedSync
 
 TICK_SECONDS: Final = 0.5
-"""Between two looks for connections whose time is over, and for whom is served now."""
+"""Pause between two checks: of connections whose time is over, and of the kind of clients served now."""
 HELD_BYTES_MAX: Final = 256 << 20
-"""What all connections together may make this server hold; the same as the RPC of a node may."""
+"""Most bytes that all connections together may make this server hold; as many as for the RPC of a node."""
 
 log = structlog.get_logger(__name__)
 
 
 class ZooKeeperServer:
-    """See above. Connections can be served while `run` runs.
+    """The connections of ZooKeeper's clients. They can be served while `run` runs.
 
     Args:
         database: the replica that is served.
         settings: of the node.
         clock: of the node.
-        random: identifiers and passwords of sessions come from it.
+        random: source of session ids and passwords.
         node: its number.
-        hooks: who clients are, whether they are served now, words of four letters.
+        hooks: authentication, the service mode, four-letter words.
     """
 
     def __init__(
@@ -68,14 +68,14 @@ class ZooKeeperServer:
         self.read_budget: Final = ReadBudget(lambda: database.tree.looked, clock)
         self.meter: Final = ZooKeeperMetrics()
         self._complaints = RateLimitedLog(clock, counts=self.meter.complaints)
-        self._guests: dict[ClientSession, None] = {}
+        self._clients: dict[ClientSession, None] = {}
         self._sessions: dict[int, ClientSession] = {}
         self._hosts: Counter[str] = Counter()
         limits = ServerLimits(connections_max=settings.connections_max, held_bytes_max=HELD_BYTES_MAX)
         self._admission = Admission(limits)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Needed by `serve_stream`: ends connections whose time is over, carries out `sync`, and lets reads go on. Until cancelled."""
+        """End connections whose time is over, carry out `sync`, and resume reads, until cancelled. `serve_stream` needs it."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.syncs.run)
             nursery.start_soon(self.read_budget.run)
@@ -101,87 +101,81 @@ class ZooKeeperServer:
             await self.serve_stream(stream, *address)
 
     async def serve_stream(self, stream: Stream, host: str, port: int = 0, subject: str | None = None) -> None:
-        """Serve one connection until it ends; closes the stream. Cancelling cuts it off.
+        """Serve one connection until it ends; close the stream. Cancellation cuts it off.
 
         Args:
             stream: to the client.
             host: its address, without a port; empty if it has none.
-            port: its own; 0 if it has none.
-            subject: of the certificate that it has shown by TLS; empty: none. None: it does not come by TLS.
+            port: its port; 0 if it has none.
+            subject: of the certificate that it has shown by TLS; empty if it has shown none. None without TLS.
         """
         caller = ClientAddress(host=host, port=port, subject=subject)
-        guest = ClientSession(self, caller)
-        refusal = self._refusal(guest)
+        client = ClientSession(self, caller)
+        refusal = self._refusal(client)
         if refusal:
             self.meter.rejected.value += 1
             self._complaints.warn("connection refused", address=caller.address, reason=refusal)
             await trio.aclose_forcefully(stream)
             return
-        self._guests[guest] = None
+        self._clients[client] = None
         self._hosts[caller.host] += 1
         try:
-            reason = await guest.run(stream)
-            log.debug("connection ended", address=caller.address, session=hex(guest.session), reason=str(reason))
+            reason = await client.run(stream)
+            log.debug("connection ended", address=caller.address, session=hex(client.session), reason=str(reason))
         finally:
-            self._forget(guest)
+            self._forget(client)
 
-    def _refusal(self, guest: ClientSession) -> str:
-        """Why this connection is not let in; empty: it is."""
-        most, host = self.settings.connections_per_client_max, guest.caller.host
+    def _refusal(self, client: ClientSession) -> str:
+        """The reason to refuse a connection. Empty if it may enter."""
+        most, host = self.settings.connections_per_client_max, client.caller.host
         if most and self._hosts[host] >= most and not self._push_out_silent(host):
             return f"{most} connections from this address are open"
-        if not self._admission.enter(guest):
+        if not self._admission.enter(client):
             return f"{len(self._admission)} connections are open"
         return ""
 
     def _push_out_silent(self, host: str) -> bool:
-        """End the oldest connection from this address that has not said anything; False: there is none."""
-        for guest in self._guests:
-            if guest.caller.host == host and not guest.has_asked and not guest.has_gone:
-                guest.end("one more came from its address, and this one has not said anything")
+        """End the oldest connection from this address that has sent nothing. False if there is none."""
+        for client in self._clients:
+            if client.caller.host == host and not client.has_asked and not client.has_gone:
+                client.end("one more came from its address, and this one has not said anything")
                 return True
         return False
 
-    def _forget(self, guest: ClientSession) -> None:
-        self._admission.leave(guest)
-        del self._guests[guest]
-        self._hosts[guest.caller.host] -= 1
-        if not self._hosts[guest.caller.host]:
-            del self._hosts[guest.caller.host]
-        if self._sessions.get(guest.session) is guest:
-            del self._sessions[guest.session]
-        self.meter.left(guest.connection)
+    def _forget(self, client: ClientSession) -> None:
+        self._admission.leave(client)
+        del self._clients[client]
+        self._hosts[client.caller.host] -= 1
+        if not self._hosts[client.caller.host]:
+            del self._hosts[client.caller.host]
+        if self._sessions.get(client.session) is client:
+            del self._sessions[client.session]
+        self.meter.left(client.connection)
 
-    # -- what guests ask ---------------------------------------------------------------------------------------------
-
-    def settle(self, guest: ClientSession) -> None:
-        """It has its session, and has shown the password if that is not new: the former connection of the session is ended."""
-        former, self._sessions[guest.session] = self._sessions.get(guest.session), guest
+    def settle(self, client: ClientSession) -> None:
+        """End the former connection of a session that this client has resumed, after it has shown the password."""
+        former, self._sessions[client.session] = self._sessions.get(client.session), client
         if former is not None:
             former.end("the session goes on at another connection")
 
-    def weigh(self, guest: ClientSession) -> None:
-        self._admission.weigh(guest)
-
-    # -- time --------------------------------------------------------------------------------------------------------
+    def weigh(self, client: ClientSession) -> None:
+        self._admission.weigh(client)
 
     def _tick(self) -> None:
         standing = self.hooks.standing()
-        for guest in list(self._guests):
-            guest.tick(TICK_SECONDS, standing)
+        for client in list(self._clients):
+            client.tick(TICK_SECONDS, standing)
         self._admission.expire(self.clock.monotonic())
 
     def close_all(self, reason: str) -> None:
-        """End all connections now. Sessions of the log live on."""
-        for guest in list(self._guests):
-            guest.end(reason)
-
-    # -- figures -----------------------------------------------------------------------------------------------------
+        """End all connections now. Sessions in the log live on."""
+        for client in list(self._clients):
+            client.end(reason)
 
     def traffic(self) -> Traffic:
-        """What connections do, for four-letter words and admin pages; `virtuallog_server.zookeeper.admin.facts.CountsTraffic`."""
-        connections = [guest.facts() for guest in self._guests]
-        received, sent = self.meter.frames(guest.connection for guest in self._guests)
+        """Counts of all connections, for four-letter words and admin pages (`virtuallog_server.zookeeper.admin.facts.CountsTraffic`)."""
+        connections = [client.facts() for client in self._clients]
+        received, sent = self.meter.frames(client.connection for client in self._clients)
         return Traffic(
             connections=connections,
             watches=self.database.watches.count,
@@ -193,24 +187,24 @@ class ZooKeeperServer:
         )
 
     def watches(self) -> WatchFacts:
-        """Who watches what; `virtuallog_server.zookeeper.admin.facts.ServerFacts.list_watches`."""
+        """Watches by session (`virtuallog_server.zookeeper.admin.facts.ServerFacts.list_watches`)."""
         watches, watching, left = self.database.watches, {}, LISTED_MAX
-        for guest in self._guests:
-            if guest.session and left:
-                found = {*islice(watches.data.paths_of(guest), left), *islice(watches.child.paths_of(guest), left)}
+        for client in self._clients:
+            if client.session and left:
+                found = {*islice(watches.data.paths_of(client), left), *islice(watches.child.paths_of(client), left)}
                 if found:
-                    watching[guest.session] = sorted(found)[:left]
-                    left -= len(watching[guest.session])
+                    watching[client.session] = sorted(found)[:left]
+                    left -= len(watching[client.session])
         return WatchFacts(paths_of=watching, more=0 if left else watches.count - LISTED_MAX)
 
     def reset_traffic(self) -> None:
-        """Start counting anew."""
-        self.meter.reset(guest.connection for guest in self._guests)
+        """Reset the counts."""
+        self.meter.reset(client.connection for client in self._clients)
 
     def metrics(self) -> list[MetricFamily]:
-        """See `virtuallog.contract.metrics.MetricsSource`."""
+        """Metrics of the connections (`virtuallog.contract.metrics.MetricsSource`)."""
         return self.meter.metrics(
-            [guest.connection for guest in self._guests],
+            [client.connection for client in self._clients],
             self.settings.connections_max,
             self._admission.held_bytes,
             HELD_BYTES_MAX,

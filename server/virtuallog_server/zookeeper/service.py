@@ -1,10 +1,10 @@
-"""The service for ZooKeeper's clients, whole: connections, and what stands around them.
+"""The whole service for ZooKeeper's clients: connections, and the tasks around them.
 
-    contact        a `sync` after the other tells whether the log can be reached (`read_only`)
-    words, pages   what they tell is taken together here (`facts`)
+    contact        one `sync` after the other shows if the log can be reached (`read_only`)
+    words, pages   their facts are collected here (`facts`)
     the list       this server puts itself into /zookeeper/config when it begins to serve
 
-No socket is here, and no page: `virtuallog_server.process.zookeeper_ports` has them.
+Sockets and pages are in `virtuallog_server.process.zookeeper_ports`.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ from virtuallog_server.zookeeper.wire.quorum_config import QuorumChange, announc
 
 NONCE_BYTES: Final = 24
 ANNOUNCE_SECONDS: Final = 1.0
-"""Between attempts, while the log cannot be reached, or the list does not take this server: each is an entry of the log. Others that
-begin at the same time are a reason, and so is a quota."""
+"""Pause between two attempts, while the log cannot be reached, or the list does not take this server. Each attempt is an entry of
+the log. Reasons for a refusal: other servers begin at the same time, or a quota.
+"""
 
 log = structlog.get_logger(__name__)
 
 
 class ZooKeeperService:
-    """See above.
+    """The service of one server.
 
     Args:
         database: the replica that is served.
@@ -52,8 +53,8 @@ class ZooKeeperService:
         clock: of the node.
         random: of the node.
         node: its number.
-        listen: where it listens to other nodes; what /zookeeper/config says of it.
-        mode: leader, follower or standalone, as far as the node knows now.
+        listen: its address for other nodes, for /zookeeper/config.
+        mode: returns leader, follower or standalone, as far as the node knows now.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class ZooKeeperService:
         self.server = ZooKeeperServer(database, settings, clock, random, node=node, hooks=self._hooks())
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """What connections need, until cancelled. Connections can be served once it has started."""
+        """Run the tasks that connections need, until cancelled. Connections can be served once it has started."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.server.run)
             nursery.start_soon(self._count_ticks)
@@ -88,7 +89,7 @@ class ZooKeeperService:
             task_status.started()
 
     def facts(self) -> ServerFacts:
-        """How it is now."""
+        """The present facts about the server."""
         tree, standing = self._database.tree, self.contact.standing
         meta = tree.meta
         return ServerFacts(
@@ -139,7 +140,7 @@ class ZooKeeperService:
         self._database.submit(command, origin, told)
 
     async def _announce(self) -> None:
-        """Put this server on the list. Others do the same: one of two at once is refused, and looks again."""
+        """Put this server on the list. Of two servers that do so at once one is refused, and tries again."""
         while True:
             try:
                 error = await self._try_to_announce()
@@ -167,7 +168,7 @@ class ZooKeeperService:
                 self.contact.answered()
             except (
                 VirtualLogError
-            ) as error:  # whatever it is, the log has not answered; the replica itself ends what must end
+            ) as error:  # after any error the log has not answered; the replica itself ends what must end
                 log.debug("the log has not answered", reason=str(error))
             await self._clock.sleep(TICK_SECONDS)
 
@@ -188,7 +189,7 @@ class ZooKeeperService:
 
 
 def _in_their_words(settings: ZooKeeperSettings) -> dict[str, object]:
-    """As `conf` calls them."""
+    """The settings by ZooKeeper's names, as `conf` shows them."""
     host, _, port = settings.listen.rpartition(":")
     return {
         "clientPort": port,
@@ -205,7 +206,7 @@ def _in_their_words(settings: ZooKeeperSettings) -> dict[str, object]:
 
 
 def _environment() -> dict[str, str]:
-    """Java's names, as far as there is something to say."""
+    """The environment by Java's names, as far as there is a value."""
     return {
         "host.name": socket.gethostname(),
         "python.version": platform.python_version(),

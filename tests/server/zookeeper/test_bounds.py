@@ -20,9 +20,9 @@ LARGEST = (1 << 20) - 1
 HEADER = 8
 
 
-def _guest(world: World) -> ClientSession:
-    (guest,) = world.server._guests
-    return guest
+def _session(world: World) -> ClientSession:
+    (session,) = world.server._clients
+    return served
 
 
 async def test_the_largest_request_is_taken_and_a_larger_one_closes() -> None:
@@ -56,7 +56,7 @@ async def test_requests_under_way_are_bounded() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_write_all, client, 35, b"x")
             await world.settled()
-            assert (len(world.log.waiting), len(_guest(world).connection.pipeline)) == (10, 10)
+            assert (len(world.log.waiting), len(_session(world).connection.pipeline)) == (10, 10)
             world.log.held = False
             world.log._arrived.set()
             zxids = [(await client.reply()).zxid for _ in range(35)]
@@ -78,9 +78,9 @@ async def test_bytes_of_requests_under_way_are_bounded() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_write_all, client, 25, bytes(1_000_000))
             await world.settled()
-            guest = _guest(world)
-            assert PENDING_BYTES_MAX <= guest.connection.pipeline.held_bytes < PENDING_BYTES_MAX + LARGEST
-            assert guest.held_bytes < PENDING_BYTES_MAX + 2 * LARGEST
+            session = _session(world)
+            assert PENDING_BYTES_MAX <= session.connection.pipeline.held_bytes < PENDING_BYTES_MAX + LARGEST
+            assert session.held_bytes < PENDING_BYTES_MAX + 2 * LARGEST
             world.log.held = False
             world.log._arrived.set()
             assert [(await client.reply()).error for _ in range(25)] == [0] * 25
@@ -93,11 +93,11 @@ async def test_a_client_that_does_not_read_is_not_read_for() -> None:
         await (await world.client()).create("/large", bytes(500_000))
         client = world.dial(tight=True)
         await client.connect()
-        guest = list(world.server._guests)[-1]
+        session = list(world.server._clients)[-1]
         await client.send_bytes(b"".join(_reading(number, "/large") for number in range(100)))
         for number in range(100):
             await world.settled()
-            assert guest.channel.unsent_bytes < UNSENT_BYTES_MAX + 2 * 500_100
+            assert session.channel.unsent_bytes < UNSENT_BYTES_MAX + 2 * 500_100
             reply = await client.reply()
             assert (reply.xid, len(reply.body.buffer() or b"")) == (number, 500_000)
 
@@ -125,14 +125,14 @@ async def test_a_client_that_does_not_take_its_events_is_closed() -> None:
     async with served() as world:
         client = world.dial(tight=True)
         await client.connect()
-        guest = list(world.server._guests)[-1]
+        session = list(world.server._clients)[-1]
         await client.call(106, Writer().string("/").int32(1))
         path = "/" + "x" * 200_000
         for _ in range(2 * UNSENT_BYTES_MAX // len(path) + 5):
-            guest.fire(ChangeKind.DATA_CHANGED, path, 1)
-        assert guest.connection.failure is not None
+            session.fire(ChangeKind.DATA_CHANGED, path, 1)
+        assert session.connection.failure is not None
         await world.settled()
-        assert guest not in world.server._guests
+        assert session not in world.server._clients
 
 
 async def test_a_client_that_takes_nothing_for_long_is_closed(autojump_clock: MockClock) -> None:
@@ -141,12 +141,12 @@ async def test_a_client_that_takes_nothing_for_long_is_closed(autojump_clock: Mo
         await (await world.client()).create("/large", bytes(500_000))
         client = world.dial(tight=True)
         await client.connect(timeout_ms=40_000)
-        guest = list(world.server._guests)[-1]
+        session = list(world.server._clients)[-1]
         await client.send_bytes(_reading(1, "/large"))
         await world.server.clock.sleep(29)
-        assert guest in world.server._guests
+        assert session in world.server._clients
         await world.server.clock.sleep(3)
-        assert guest not in world.server._guests
+        assert session not in world.server._clients
 
 
 def _reading(number: int, path: str) -> bytes:

@@ -241,10 +241,10 @@ async def test_read_only_mode_gives_no_session_away(autojump_clock: MockClock) -
         assert (await claim(world, owner.session, read_only=True)).session == 0
         with pytest.raises(UnavailableError):
             await claim(world, owner.session + 1, read_only=True)
-        guest = world.dial()
-        await guest.connect(read_only=True)
-        assert guest.session != owner.session
-        assert await ephemerals(guest) == []
+        visitor = world.dial()
+        await visitor.connect(read_only=True)
+        assert visitor.session != owner.session
+        assert await ephemerals(visitor) == []
         assert await ephemerals(back) == ["/lock"], "its connection has outlived all that"
 
 
@@ -252,23 +252,23 @@ async def test_a_local_session_is_over_with_its_connection(autojump_clock: MockC
     """A client that comes back with its id is told so, in either mode, and no entry is spent."""
     async with ruled() as (world, doorman):
         doorman.standing = ServiceMode.READ_ONLY
-        guest = world.dial()
-        await guest.connect(read_only=True)
-        assert is_local(guest.session)
+        visitor = world.dial()
+        await visitor.connect(read_only=True)
+        assert is_local(visitor.session)
         for doorman.standing in (ServiceMode.READ_ONLY, ServiceMode.FULL):
-            assert (await claim(world, guest.session, guest.password, read_only=True)).session == 0
+            assert (await claim(world, visitor.session, visitor.password, read_only=True)).session == 0
         assert world.log.position == 0
 
 
 async def test_a_guest_of_read_only_mode_is_closed_when_it_ends_however_short_it_was(autojump_clock: MockClock) -> None:
-    """It was over before the server looked again: each guest is compared with the standing that it came under."""
+    """It was over before the server looked again: each client is compared with the mode in which it connected."""
     async with ruled() as (world, doorman):
         full = await world.client()
         await world.server.clock.sleep(0.1)
         doorman.standing = ServiceMode.READ_ONLY
-        guest = world.dial()
-        await guest.connect(read_only=True)
+        visitor = world.dial()
+        await visitor.connect(read_only=True)
         doorman.standing = ServiceMode.FULL
         await world.server.clock.sleep(2 * TICK_SECONDS)
-        assert await guest.closed() == b""
+        assert await visitor.closed() == b""
         assert (await full.create("/a")).error == Error.OK

@@ -1,4 +1,4 @@
-"""The console of a node: HTTP for machines that watch it (`/metrics`, `/healthz`, `/readyz`, `/status`).
+"""The console of a node: HTTP for monitoring (`/metrics`, `/healthz`, `/readyz`, `/status`). Needs the extra `console`.
 
-It only looks. It runs in the process of the node, and a console that fails never ends the node.
+It changes nothing. It runs in the process of the node, and a console that fails never ends the node.
 """

@@ -1,11 +1,11 @@
 """The pages of the console, as a Starlette application.
 
-    /metrics   figures, for Prometheus (docs/howto/monitor.md)
-    /healthz   200 as long as the event loop turns: whoever restarts dead processes asks this
-    /readyz    200 once the node knows a register and all its roles are open, else 503 and what is missing
-    /status    what `virtuallog status --json` says of this node
+    /metrics   figures, for Prometheus (docs/metrics.md)
+    /healthz   200 as long as the event loop runs: for supervisors that restart dead processes
+    /readyz    200 once the node knows a register and all its roles are open, else 503 and the reasons
+    /status    this node's part of `virtuallog status --json`
 
-Nothing here asks another node, or a disk: an answer says how things are here, now, and comes while they are bad.
+No page asks another node or a disk. An answer describes this process now, and arrives also while the node is in trouble.
 """
 
 from __future__ import annotations
@@ -29,29 +29,31 @@ from virtuallog_server.process.console.exposition import Collector
 from virtuallog_server.process.console.http_server import HttpServer
 from virtuallog_server.process.console.process_metrics import DataDirectoryMetrics, process_collectors
 
+log = structlog.get_logger(__name__)
+
 
 class ConsoleSource(Protocol):
     """The node that the console shows."""
 
     def not_ready(self) -> Sequence[str]:
-        """What keeps it from serving, a few words each; nothing once it serves."""
+        """Reasons why it does not serve, a few words each. Empty once it serves."""
         ...
 
     def plain_status(self) -> dict[str, Any]:
-        """How it is, as plain values."""
+        """Its status as plain values."""
         ...
 
 
 @attrs.define(eq=False)
 class Console:
-    """See above."""
+    """The console of one node."""
 
     subject: ConsoleSource
     parts: Sequence[object]
-    """Those of them that are `Measured` are told at /metrics."""
+    """Parts of the process. /metrics shows those that are `MetricsSource`s."""
     collectors: Sequence[Collector] = ()
     _scraping: trio.Lock = attrs.field(factory=trio.Lock, init=False)
-    """One scrape after the other: two at once would only slow each other down, and the node."""
+    """Held during a scrape: two at once would only slow each other down, and the node."""
 
     def application(self) -> Starlette:
         pages: dict[str, Callable[[Request], Any]] = {
@@ -84,21 +86,16 @@ class Console:
         return JSONResponse(self.subject.plain_status())
 
 
-# FOLDED from virtuallog_server.console.running: Puts the console of a node together and runs it.
-
-log = structlog.get_logger(__name__)
-
-
 async def run_console(
     subject: ConsoleSource, parts: Sequence[object], data: Path, listeners: Sequence[Listener[Any]]
 ) -> None:
-    """Serve until cancelled; returns when the console has failed, which the node survives.
+    """Serve until cancelled. Return if the console fails, which the node survives.
 
     Args:
         subject: the node.
-        parts: whatever may be `Measured` in its process.
+        parts: parts of its process that may have metrics.
         data: its data directory.
-        listeners: where the console listens.
+        listeners: the listeners of the console.
     """
     try:
         console = Console(subject, [*parts, DataDirectoryMetrics(data)], process_collectors())

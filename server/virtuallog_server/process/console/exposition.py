@@ -1,7 +1,7 @@
-"""Metric families as text, in the format of Prometheus. The only module that knows prometheus_client.
+"""Metric families as text in the format of Prometheus. The only module that knows prometheus_client.
 
-The figures are taken at once, so that they belong together; the text is made family by family, and everybody else gets a
-turn in between: a scrape takes some milliseconds, and an append that came meanwhile must not wait for all of them.
+The figures are taken at once, so that they belong together. The text is made family by family, with a checkpoint after each: a
+scrape takes some milliseconds, and an append that arrives meanwhile must not wait for all of them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ CONTENT_TYPE: Final = prometheus.exposition.CONTENT_TYPE_PLAIN_0_0_4
 
 
 class Collector(Protocol):
-    """What prometheus_client calls a collector."""
+    """The interface of prometheus_client's collectors."""
 
     def collect(self) -> Iterable[library.Metric]: ...
 
 
 async def expose(families: Sequence[MetricFamily], collectors: Sequence[Collector] = ()) -> bytes:
-    """The text of `families` and of what the library's own `collectors` find. Gives way to others in between."""
+    """The text of `families` and of the library's own `collectors`. Gives way to other tasks in between."""
     text = []
     for family in families:
         text.append(_text(translate(family)))
@@ -60,13 +60,13 @@ def translate(family: MetricFamily) -> library.Metric:
 
 
 def _buckets(distribution: Distribution) -> list[tuple[str, float]]:
-    """Cumulative, as Prometheus wants them."""
+    """Cumulative counts, as Prometheus wants them."""
     bounds = [*(str(bound) for bound in distribution.bounds), "+Inf"]
     return list(zip(bounds, accumulate(distribution.counts), strict=True))
 
 
 class _One:
-    """A collector of one metric: the library's way to text leads through collectors."""
+    """A collector of one metric: the library makes text from collectors only."""
 
     def __init__(self, metric: library.Metric) -> None:
         self._metric = metric

@@ -1,8 +1,8 @@
-"""Only requests that name this machine: a guard in front of pages that are served on loopback without authentication.
+"""Guard for pages on loopback addresses without authentication: it accepts only requests that name this machine.
 
-A page from elsewhere that a browser on this machine shows can let its own name point to 127.0.0.1 (DNS rebinding), and would then read what is
-served here as its own. Its requests carry that name in `Host`. Pages are served on loopback addresses only (`check_address`), so a request by
-their own name says `localhost` or such an address, at any port: tunnels have others.
+A page from elsewhere, shown by a browser on this machine, can let its own name point to 127.0.0.1 (DNS rebinding), and would
+then read these pages as its own. Its requests carry that name in `Host`. Pages are served on loopback addresses only
+(`check_address`), so an honest request names `localhost` or such an address, with any port: tunnels have others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REFUSAL: Final = "this is served to requests for localhost or a loopback address
 
 
 class LoopbackHostsOnly:
-    """An ASGI application around another one: 421 to requests of other names."""
+    """An ASGI application around another one. Answers 421 to requests for other names."""
 
     def __init__(self, application: ASGIApp) -> None:
         self._application = application
@@ -33,7 +33,7 @@ class LoopbackHostsOnly:
 
 
 def is_local(host: str) -> bool:
-    """Whether a `Host`, with or without a port, names this machine."""
+    """True if a `Host`, with or without a port, names this machine."""
     parts = _HOST.fullmatch(host)
     if parts is None:
         return False

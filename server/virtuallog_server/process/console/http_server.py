@@ -1,7 +1,7 @@
-"""Serves the console, and pages like it, over HTTP with Hypercorn, bounded in every direction.
+"""An HTTP server for the console and pages like it, by Hypercorn, with bounds on everything.
 
-Hypercorn's `serve` opens its own sockets and takes any number of connections. So this accepts them itself, and gives
-each to Hypercorn's `TCPServer`, which is what `serve` does with them.
+Hypercorn's `serve` opens its own sockets and takes any number of connections. So this server accepts connections itself, and
+passes each to Hypercorn's `TCPServer`, as `serve` does.
 """
 
 from __future__ import annotations
@@ -25,29 +25,30 @@ from virtuallog.runtime.clock import SystemClock
 from virtuallog_server.process.console.host_check import LoopbackHostsOnly
 
 CONNECTIONS_MAX: Final = 16
-"""At a time: some scrapers and a person. One more: the oldest is closed, as an answer takes a moment."""
+"""Connections at a time: some scrapers and a person. For one more the oldest is closed, as an answer takes a moment."""
 REQUEST_BYTES_MAX: Final = 8 << 10
-"""Of a request's head. No page takes a body."""
+"""Most bytes of a request's head. No page takes a body."""
 READ_SECONDS: Final = 10
-"""Until a connection has sent something, once its last answer has left or it has begun."""
+"""Seconds until a connection must have sent something, from its start or its last answer."""
 KEEP_ALIVE_SECONDS: Final = 1
-"""Of a connection without a request. Scrapers come seconds apart and open a new one. A connection that its other side has
-closed keeps its place for as long: Hypercorn lets its timer run out first."""
+"""Seconds for which a connection without a request is kept. Scrapers come seconds apart and open a new one. A connection that its
+peer has closed keeps its place for as long: Hypercorn waits for its timer.
+"""
 
 CONNECTION_SECONDS: Final = 60.0
-"""Of one connection as a whole, however busy: scrapers open another one. Bounds those that take no answers."""
+"""Longest duration of a connection, however busy: scrapers open another one. Bounds peers that read no answers."""
 
 log = structlog.get_logger(__name__)
 
 
 class HttpApplication(Protocol):
-    """What is served: `Console`, for one."""
+    """An application to serve, such as `Console`."""
 
     def application(self) -> Starlette: ...
 
 
 class HttpServer:
-    """Serves one console."""
+    """The server of one application."""
 
     def __init__(self, console: HttpApplication, clock: Clock | None = None) -> None:
         # Starlette takes any mapping as a scope, Hypercorn's types name every kind of scope: both mean ASGI, and neither fits.
@@ -62,18 +63,20 @@ class HttpServer:
         await trio.serve_listeners(self._serve, list(listeners))
 
     async def _serve(self, stream: trio.SocketStream) -> None:
-        """One connection. Whatever happens on it concerns no other."""
+        """Serve one connection. Its errors concern no other."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._close_in_time, stream, nursery.cancel_scope)
-                # Declared for TLS streams only. It looks for TLS itself, and serves streams without it as well.
+                # Declared for TLS streams only. It checks for TLS itself, and serves streams without it as well.
                 await TCPServer(self._app, self._config, self._context, ConnectionState({}), stream)  # type: ignore[arg-type]
                 nursery.cancel_scope.cancel()
         except Exception as error:
             log.warning("console connection failed", error=repr(error))
 
     async def _close_in_time(self, stream: trio.SocketStream, connection: trio.CancelScope) -> None:
-        """Hypercorn sends behind a shield: to one that takes nothing it would send for ever, and the node could not end."""
+        """End a connection after its time. Hypercorn sends behind a shield: to a peer that reads nothing it would send for ever, and the
+        node could not end.
+        """
         try:
             with self._places.take("", connection.cancel):
                 await self._clock.sleep(CONNECTION_SECONDS)

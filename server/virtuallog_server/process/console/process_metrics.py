@@ -1,4 +1,4 @@
-"""What the operating system says of this process and its disk."""
+"""Metrics of this process and its disk, from the operating system."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from virtuallog_server.process.console.exposition import Collector
 
 
 def process_collectors() -> Sequence[Collector]:
-    """The library's own: memory, processor time, open files (`process_*`), garbage collection, Python's version."""
+    """The library's own collectors: memory, processor time, open files (`process_*`), garbage collection, Python's version."""
     registry = CollectorRegistry()
     return [ProcessCollector(registry=registry), GCCollector(registry=registry), PlatformCollector(registry=registry)]
 
 
 @attrs.frozen
 class DataDirectoryMetrics:
-    """The disk under the data directory. `Measured`; a look at the file system's own counters, which it keeps in memory."""
+    """Metrics of the disk under the data directory, from the file system's own counters, which it keeps in memory."""
 
     path: Path
 

@@ -1,12 +1,12 @@
-"""One client, from its first byte to its last: who it is, which session it has, and what ends it.
+"""One client's connection, from its first byte to its last: its identity, its session, and its end.
 
     word of four letters -> answered -> closed
-    connect request      -> a session (`attaching`) -> requests (`operations`)
-                         -> told that there is no such session, or nothing -> closed
+    connect request      -> a session (`session_setup`) -> requests (`request_handler`)
+                         -> refused: there is no such session -> closed; or closed without an answer
 
-A connection ends when the client leaves, closes its session or breaks the protocol; when its session is over or goes on at another
-connection; when an answer will never be known; when nothing comes for as long as the session's timeout (the session itself is not ours to
-end); and when it takes nothing of what is sent to it. Its watches end with it.
+A connection ends when the client leaves, closes its session or breaks the protocol; when its session is over or is resumed on
+another connection; when an answer will never be known; when nothing arrives for as long as the session's timeout (other servers end
+the session itself); and when the client reads nothing. Its watches end with it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from virtuallog_server.zookeeper.wire.handshake import ConnectRequest
 
 
 class ServerContext(SetupContext, Protocol):
-    """What a guest needs of the server."""
+    """The parts of the server that a connection uses."""
 
     @property
     def syncs(self) -> SharedSync: ...
@@ -53,22 +53,22 @@ class ServerContext(SetupContext, Protocol):
     @property
     def meter(self) -> ZooKeeperMetrics: ...
 
-    def settle(self, guest: ClientSession) -> None:
-        """It has a session."""
+    def settle(self, client: ClientSession) -> None:
+        """Note that the client has a session."""
         ...
 
-    def weigh(self, guest: ClientSession) -> None: ...
+    def weigh(self, client: ClientSession) -> None: ...
 
 
 @attrs.frozen(kw_only=True)
 class ClientAddress:
-    """The other side of a connection."""
+    """The peer of a connection."""
 
     host: str
     """Its address; empty if it has none."""
     port: int = 0
     subject: str | None = None
-    """Of the certificate that it has shown; empty, if it has none. None: it does not come by TLS."""
+    """Subject of the certificate that it has shown; empty if it has shown none. None without TLS."""
 
     @property
     def address(self) -> str:
@@ -77,7 +77,7 @@ class ClientAddress:
 
 @attrs.define(eq=False)
 class ClientSession:
-    """See above. The `ClientSession` of an `Admission`, and a `Watcher` of the tree."""
+    """One client's connection. It is the session of an `Admission`, and a `Watcher` of the tree."""
 
     house: ServerContext
     caller: ClientAddress
@@ -88,15 +88,15 @@ class ClientSession:
     established_ms: int = attrs.field(init=False)
     session: int = attrs.field(default=0, init=False)
     timeout_ms: int = attrs.field(default=0, init=False)
-    """0: there is no session yet."""
+    """Timeout of the session. 0 before there is one."""
     is_local: bool = attrs.field(default=False, init=False)
-    """The session is this connection's alone, and not in the log."""
+    """True if the session belongs to this connection alone, and is not in the log."""
     _counted: bool = attrs.field(default=False, init=False)
-    """Its session was counted as an attempt: until a login."""
+    """True if its session was counted as an attempt; a login gives that back."""
     _heard_frames: int = attrs.field(default=0, init=False)
     _silent_seconds: float = attrs.field(default=0.0, init=False)
     _is_held_up: bool = attrs.field(default=False, init=False)
-    """Nothing was read last time, as there was no room."""
+    """True if nothing was read last time, for lack of room."""
 
     def __attrs_post_init__(self) -> None:
         house, settings = self.house, self.house.settings
@@ -123,13 +123,11 @@ class ClientSession:
         self.established_ms = round(house.clock.wall() * 1000)
 
     async def run(self, stream: Stream) -> VirtualLogError:
-        """Until it ends; says why."""
+        """Serve the connection until it ends; return the reason."""
         try:
             return await self.channel.run(stream, self._on_event, self._may_read)
         finally:
             self._leave()
-
-    # -- what the server asks ----------------------------------------------------------------------------------------
 
     @property
     def active_at(self) -> float:
@@ -141,7 +139,7 @@ class ClientSession:
 
     @property
     def is_idle(self) -> bool:
-        """Never: somebody who has a session keeps it, and his watches, also without a word."""
+        """Always False: a client with a session keeps it, and its watches, also while it sends nothing."""
         return False
 
     @property
@@ -165,9 +163,11 @@ class ClientSession:
         self.lose(UnavailableError(reason))
 
     def tick(self, seconds: float, standing: ServiceMode) -> None:
-        """Time has passed, and clients are served like this now. A client that got its session under another standing has to find out:
-        looked at for each, as the standing may have changed twice since the last tick. Counted in ticks of this server: one that was stopped for a minute has not been listening, nor does it
-        listen to whom it holds up."""
+        """Note that time has passed, and which clients are served now. A client that got its session in another mode must reconnect.
+
+        The mode is compared for each client, as it may have changed twice since the last tick. Time is counted in ticks of this server: a
+        process that was stopped for a minute has not listened for that minute, nor does it listen to a client whose reads it holds back.
+        """
         if self.timeout_ms and standing is not (ServiceMode.READ_ONLY if self.is_local else ServiceMode.FULL):
             self.end(f"clients are served differently from now on: {standing.value}")
             return
@@ -194,10 +194,8 @@ class ClientSession:
             secure=self.caller.subject is not None,
         )  # fmt: skip
 
-    # -- what others do ----------------------------------------------------------------------------------------------
-
     def fire(self, kind: ChangeKind, path: str, zxid: int) -> None:
-        """A watch has fired. A client that takes nothing is closed: it could be told of changes without end."""
+        """Send a watch event. A client that does not read is closed: events could pile up without end."""
         connection = self.connection
         if connection.failure is not None:
             return
@@ -206,29 +204,29 @@ class ClientSession:
             self.end("does not take what its watches tell")
 
     def lose(self, cause: Exception) -> None:
-        """The connection is over, now."""
+        """End the connection now."""
         error = cause if isinstance(cause, VirtualLogError) else UnavailableError(f"an answer is missing: {cause!r}")
         self.operations.is_over = True
         self.connection.fail(error)
         self.channel.close(error)
 
     def _on_ended(self, reason: Error) -> None:
-        """The session is over, or has gone elsewhere; what this client has done itself is answered in its turn."""
+        """React to the end of the session, or to its move to another connection. If this client has caused it, the answer follows in its
+        turn.
+        """
         if not self.operations.closing:
             self.end(f"the session is not served here any more: {reason.name}")
 
     def _go_on(self) -> None:
-        """The tree may be looked at again."""
+        """Resume reads of the tree."""
         self.connection.pipeline.advance()
-        self.channel.kick()  # more of what has come may have room now
-
-    # -- what comes --------------------------------------------------------------------------------------------------
+        self.channel.kick()  # there may be room now for more of the received requests
 
     def _on_output(self) -> None:
         self.channel.kick()
 
     def _may_read(self) -> bool:
-        """Asked before each read, and when something was sent: do first what has come already."""
+        """Called before each read, and when something was sent. Requests that have arrived come first."""
         connection = self.connection
         if connection.failure is not None:
             return True
@@ -242,7 +240,7 @@ class ClientSession:
         return not self._is_held_up or connection.failure is not None
 
     def _on_event(self, event: Event) -> None:
-        """Raises nothing: that would end the server, with all of its connections."""
+        """Handle an event. Raises nothing: an error here would end the server, with all of its connections."""
         if type(event) is Request:
             self.operations.handle(event)
             return
@@ -261,14 +259,12 @@ class ClientSession:
     def _greet(self) -> tuple[Identity, ...]:
         return self.house.hooks.authentication.greet(self.caller.host, self.caller.subject or "")
 
-    # -- the session -------------------------------------------------------------------------------------------------
-
     @property
     def has_gone(self) -> bool:
         return self.operations.is_over
 
     def admit(self, asked: ConnectRequest, grant: SessionGrant) -> None:
-        """It has a session: requests can be taken."""
+        """Start a session: requests can be taken."""
         operations = self.operations
         self.session, self.timeout_ms, self.is_local = grant.session, grant.timeout_ms, grant.is_local
         self._counted = grant.counted
@@ -279,7 +275,7 @@ class ClientSession:
             asked, grant.session, grant.password, grant.timeout_ms, read_only=operations.read_only
         )
         self.connection.open(response)
-        self.channel.kick()  # what has come meanwhile can be done now
+        self.channel.kick()  # requests that have arrived meanwhile can be done now
         if not grant.is_local:
             self.house.database.expiry.attach(grant.session, grant.generation, self._on_ended)
 
@@ -289,7 +285,7 @@ class ClientSession:
             self.house.attempts.give_back(self.address, self.house.clock.monotonic())
 
     def refuse(self, asked: ConnectRequest, reason: Error) -> None:
-        """It is told that there is no such session, and closed."""
+        """Answer that there is no such session, and close."""
         self.connection.emit(handshake.refused(asked))
         self.connection.end(f"its session is refused: {reason.name}")
 

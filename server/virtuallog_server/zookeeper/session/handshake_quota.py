@@ -1,7 +1,7 @@
-"""Handshakes that cost an entry of the log before anything is proved, counted for each address.                       Pure.
+"""Quota of handshakes that cost an entry of the log before the client has proved anything, for each address.
 
-An address may make `BURST` of them at once, and one more each `1 / PER_SECOND` seconds. One that proves to be right is given back, so that
-clients behind one address that come back to their sessions are never held up for long.
+An address may make `BURST` of them at once, and one more each `1 / PER_SECOND` seconds. One that proves right is given back, so
+that clients behind one address that resume their sessions are never held up for long.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import attrs
 BURST: Final = 64
 PER_SECOND: Final = 4.0
 ADDRESSES_MAX: Final = 4096
-"""Addresses that are remembered. One more: the one that has been counted for longest is forgotten, which has been refilled most."""
+"""Addresses that are remembered. For one more, the one with the oldest count is forgotten: it has been refilled most."""
 
 
 @attrs.define(eq=False)
@@ -21,10 +21,10 @@ class HandshakeQuota:
     """The counts of one server. Times are seconds of a monotonic clock."""
 
     _left: dict[str, tuple[float, float]] = attrs.field(factory=dict, init=False)
-    """By address: attempts left, as of when. In order of the last count."""
+    """Address -> attempts left, and the time of that number. In order of the last count."""
 
     def take(self, address: str, now: float) -> bool:
-        """Count one attempt; False: there is none left."""
+        """Count one attempt. False if none is left."""
         left = self._refilled(address, now)
         if left < 1:
             return False
@@ -32,7 +32,7 @@ class HandshakeQuota:
         return True
 
     def give_back(self, address: str, now: float) -> None:
-        """One that was counted has proved to be right."""
+        """Give back an attempt that has proved right."""
         self._keep(address, self._refilled(address, now) + 1, now)
 
     def _refilled(self, address: str, now: float) -> float:

@@ -1,4 +1,4 @@
-"""What the serving of connections is given from beside it: who clients are, whether anybody is served, words of four letters."""
+"""Hooks of the connections: authentication, the service mode, four-letter words, `reconfig`."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from virtuallog_server.zookeeper.wire.quorum_config import QuorumChange
 
 
 class ServiceMode(enum.Enum):
-    """Whom this server serves now. At a change all connections are closed: clients find out by a handshake."""
+    """The clients that this server serves now. At a change all connections are closed: clients learn the mode by a handshake."""
 
     FULL = "full"
     READ_ONLY = "read-only"
-    """Who asked for it, in a session of this server alone."""
+    """Only clients that ask for it, in sessions of this server alone."""
     NONE = "none"
 
 
 class WordHandler(Protocol):
-    """See `virtuallog_server.zookeeper.admin.four_letter_words`."""
+    """Answers four-letter words (`virtuallog_server.zookeeper.admin.four_letter_words`)."""
 
     def is_word(self, prefix: bytes) -> bool: ...
 
     def answer(self, word: bytes) -> bytes:
-        """The whole answer; the connection is closed after it."""
+        """The whole answer to a word; the connection is closed after it."""
         ...
 
 
 @attrs.frozen
 class NoWordHandler:
-    """Answers none: the four bytes are the length of a frame, and over the limit."""
+    """Knows no words: the four bytes are the length of a frame, which is over the limit."""
 
     def is_word(self, prefix: bytes) -> bool:
         return False
@@ -52,15 +52,15 @@ Reconfigured: TypeAlias = Callable[[Result | VirtualLogError], None]
 
 @attrs.frozen(kw_only=True)
 class SessionHooks:
-    """See above. The defaults are enough for tests and for an open server on loopback."""
+    """The hooks of one server. The defaults are enough for tests and for an open server on loopback."""
 
     authentication: Authentication = attrs.field(factory=Authentication)
     new_exchange: Callable[[], SaslExchange] | None = None
-    """Of SASL, for one connection; None: nobody can log in."""
+    """Makes the SASL exchange of one connection. None if there is no SASL."""
     sasl_required: bool = False
-    """A connection that has not logged in may do nothing but that."""
+    """True if a connection must log in before anything else."""
     words: WordHandler = attrs.field(factory=NoWordHandler)
     standing: Callable[[], ServiceMode] = lambda: ServiceMode.FULL
-    """Asked for each handshake, and about once a second for all connections."""
+    """Called for each handshake, and about once a second for all connections."""
     reconfigure: Callable[[QuorumChange, Origin, Reconfigured], None] | None = None
-    """None: UNIMPLEMENTED."""
+    """Carries out `reconfig`. None to answer UNIMPLEMENTED."""

@@ -1,4 +1,4 @@
-"""What the connections of a server tell about themselves. Figures are added per connection, and per sampled write.  Pure."""
+"""Metrics of a server's connections. Counts are added per connection, and per sampled write."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ZooKeeperMetrics:
         )
     )
     received: int = 0
-    """Frames, of connections that are gone."""
+    """Frames received on connections that are gone."""
     sent: int = 0
     _least: float = attrs.field(default=0.0, init=False)
     _most: float = attrs.field(default=0.0, init=False)
@@ -49,7 +49,7 @@ class ZooKeeperMetrics:
     """Frames received and sent at the last reset."""
 
     def took(self, seconds: float) -> None:
-        """A write has been answered."""
+        """Count a write that has been answered."""
         self.write_seconds.observe(seconds)
         self._least = seconds if not self._count else min(self._least, seconds)
         self._most = max(self._most, seconds)
@@ -57,22 +57,22 @@ class ZooKeeperMetrics:
         self._count += 1
 
     def left(self, connection: Connection) -> None:
-        """A connection is gone."""
+        """Add the counts of a connection that has ended."""
         self.received += connection.received_frames
         self.sent += connection.sent_frames
 
     def latency(self) -> Latency:
-        """Since the last reset, in milliseconds."""
+        """Latencies since the last reset, in milliseconds."""
         mean = self._total / self._count if self._count else 0.0
         return Latency(least=self._least * 1000, mean=mean * 1000, most=self._most * 1000)
 
     def frames(self, connections: Iterable[Connection]) -> tuple[int, int]:
-        """Received and sent since the last reset."""
+        """Frames received and sent since the last reset."""
         received, sent = self._frames(connections)
         return received - self._since_reset[0], sent - self._since_reset[1]
 
     def reset(self, connections: Iterable[Connection]) -> None:
-        """What four-letter words tell begins anew; what Prometheus is told only grows."""
+        """Reset the counts of four-letter words. Those for Prometheus only grow."""
         self._since_reset = self._frames(connections)
         self._least = self._most = self._total = 0.0
         self._count = 0
@@ -80,7 +80,7 @@ class ZooKeeperMetrics:
     def metrics(
         self, connections: Sequence[Connection], connections_max: int, held_bytes: int, held_bytes_max: int
     ) -> list[MetricFamily]:
-        """As of now."""
+        """The current values."""
         received, sent = self._frames(connections)
         outstanding = sum(len(each.pipeline) for each in connections)
         return [
@@ -105,7 +105,8 @@ class ZooKeeperMetrics:
 @attrs.define(eq=False)
 class WriteSampler:
     """Measures one write at a time of one connection: the next one after the last was answered. With one write outstanding these are
-    all of them, with many a share that costs nothing."""
+    all of them, with many a share that costs nothing.
+    """
 
     _now: Callable[[], float]
     _took: Callable[[float], None]

@@ -1,8 +1,8 @@
-"""A bound on the reads of all connections in one turn of the event loop, by what they look at.
+"""A bound on the reads of all connections in one turn of the event loop, by the bytes that they look at.
 
-A read of the tree is done in one go, and every other client waits for it. One may be long; many in the same turn, of many connections or
-of one that has sent many, would be as long as their sum. So once `WORK_MAX` is spent, reads stay in their pipelines until the
-turn is over, and go on in the order in which they came to wait. Most turns spend a hundredth of it.
+A read of the tree is done in one go, and every other client waits for it. One may be long. Many in the same turn, of one connection
+or several, would take the sum of their times. So once `WORK_MAX` is spent, reads stay in their pipelines until the turn is over,
+and continue in the order in which they began to wait. Most turns spend a hundredth of it.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ import trio
 from virtuallog.contract.ports import Clock
 
 WORK_MAX: Final = 1 << 20
-"""In the units of `Tree.looked`: some 8 ms. The last read of a turn may go beyond it."""
+"""Work of one turn in the units of `Tree.looked`: some 8 ms. The last read of a turn may exceed it."""
 WORK_PER_SECOND: Final = 128 << 20
-"""The time of scans counts as well: a scan takes long where much was deleted, and does not say so."""
+"""Work that counts for a second of a scan. A scan takes long if much was deleted, and does not count that itself."""
 
 
 @attrs.define(eq=False)
 class ReadBudget:
-    """See above.
+    """The budget of one server.
 
     Args:
-        looked: tells what all reads have looked at so far; grows only.
+        looked: the work of all reads so far; grows only.
         clock: of the node.
     """
 
     _looked: Callable[[], int]
     _clock: Clock
     _spent_at: int = attrs.field(init=False)
-    """The budget is spent once `looked` tells this."""
+    """The budget is spent once `looked` returns this."""
     _waiting: dict[Callable[[], None], None] = attrs.field(factory=dict, init=False)
     _is_spent: trio.Event = attrs.field(factory=trio.Event, init=False)
 
@@ -41,7 +41,7 @@ class ReadBudget:
         self._fill()
 
     def admits(self, go_on: Callable[[], None]) -> bool:
-        """Whether a read may be done now. If not, `go_on` is called in a later turn, once for all the reads that it was asked for."""
+        """True if a read may be done now. If not, `go_on` is called in a later turn, once for all the reads that asked with it."""
         if self._looked() < self._spent_at:
             return True
         self._waiting[go_on] = None
@@ -49,22 +49,22 @@ class ReadBudget:
         return False
 
     def timed(self, scan: Callable[[], bytes]) -> bytes:
-        """Do a read that scans; its time counts."""
+        """Run a read that scans; its time counts as work."""
         began = self._clock.monotonic()
         answer = scan()
         self._spent_at -= int((self._clock.monotonic() - began) * WORK_PER_SECOND)
         return answer
 
     def leave(self, go_on: Callable[[], None]) -> None:
-        """`go_on` need not be called any more."""
+        """Forget `go_on`: it need not be called any more."""
         self._waiting.pop(go_on, None)
 
     async def run(self) -> None:
-        """Fill the budget once it is spent, and let those go on that wait. Until cancelled: they wait for good then."""
+        """Refill the budget once it is spent, and resume the waiting reads, until cancelled. Then they wait for ever."""
         while True:
             await self._is_spent.wait()
             self._is_spent = trio.Event()
-            await trio.lowlevel.checkpoint()  # all that are ready now are served before
+            await trio.lowlevel.checkpoint()  # tasks that are ready now run before
             self._fill()
             waiting, self._waiting = self._waiting, {}
             for go_on in waiting:

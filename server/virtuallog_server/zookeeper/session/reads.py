@@ -1,7 +1,7 @@
-"""What reads of a client find: a request of each kind, and the frame that answers it.
+"""Reads of a client: for each kind of request, the function that makes its answer.
 
-Each is executed when everything before it on its connection is answered, against what is applied then. A watch is set in the same step, so
-that no change falls in between. What the tree refuses is raised as RefusedError. Rights are the tree's matter.
+Each runs when everything before it on its connection is answered, against the state that is applied then. A watch is set in the
+same step, so that no change falls in between. Refusals of the tree are raised as RefusedError. The tree checks rights.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from virtuallog_server.zookeeper.wire.opcodes import OpCode
 
 @attrs.frozen
 class ReadContext:
-    """What a connection looks at, and whom its watches tell."""
+    """The tree that a connection reads, and the receiver of its watch events."""
 
     database: Database
     watcher: Watcher
@@ -35,7 +35,7 @@ class ReadContext:
 
 
 Find: TypeAlias = Callable[[ReadContext, int, Any, Origin], bytes]
-"""Finds what is asked for on behalf of somebody, and makes the frame with this xid."""
+"""Reads for an origin, and makes the frame with this xid."""
 
 
 def _data(view: ReadContext, xid: int, asked: requests.Read, origin: Origin) -> bytes:
@@ -47,7 +47,7 @@ def _data(view: ReadContext, xid: int, asked: requests.Read, origin: Origin) -> 
 
 
 def _stat(view: ReadContext, xid: int, asked: requests.Read, origin: Origin) -> bytes:
-    """The watch is set in either case: somebody may wait for the znode to be created."""
+    """Answer `exists`. The watch is set in either case: the client may wait for the znode to be created."""
     if asked.watch:
         view.database.watches.data.add(asked.path, view.watcher)
     return replies.stat(xid, view.tree.last_zxid, view.tree.exists(asked.path))
@@ -125,8 +125,8 @@ READS: Final[Mapping[int, tuple[Callable[[Reader], Any], Find]]] = {
     OpCode.SET_WATCHES: (requests.set_watches, _restore_watches),
     OpCode.SET_WATCHES2: (requests.set_watches2, _restore_watches),
 }
-"""How the body of each is parsed, and what is done."""
+"""Parser of the body of each request, and its function."""
 SCANS: Final = frozenset({
     OpCode.GET_CHILDREN, OpCode.GET_CHILDREN2, OpCode.MULTI_READ, OpCode.GET_EPHEMERALS, OpCode.GET_ALL_CHILDREN_NUMBER
 })  # fmt: skip
-"""Those that scan the store, which may take longer than what they find says."""
+"""Requests that scan the store, which may take longer than the size of their answer suggests."""

@@ -1,7 +1,7 @@
-"""What each request of a client does: commands for the log, reads of the tree (`reads`), and who the client is.
+"""Handler of a client's requests: commands for the log, reads of the tree (`reads`), and authentication.
 
-One object for each connection that has a session. Nothing here waits: a read is answered, or put behind what is before it; a command is
-submitted, and answered from the callback. Rights, versions and paths are the tree's matter.
+One object for each connection that has a session. Nothing here waits: a read is answered, or queued behind earlier requests; a
+command is submitted, and answered from the callback. The tree checks rights, versions and paths.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ log = structlog.get_logger(__name__)
 
 Handle: TypeAlias = Callable[["RequestHandler", int, OpCode, Reader], None]
 _LOST: Final = frozenset((Error.SESSION_MOVED, Error.SESSION_EXPIRED, Error.UNKNOWN_SESSION))
-"""The session is not this connection's any more: it is closed rather than told."""
+"""Errors that end the connection, without an answer: the session is no longer its own."""
 _UNKNOWN_XID: Final = -1
-"""Where ZooKeeper puts -1 for a zxid: it has not looked at the tree."""
+"""ZooKeeper's -1 in the place of a zxid, if it has not looked at the tree."""
 
 
 @attrs.define(eq=False)
 class RequestHandler:
-    """See above."""
+    """Handles the requests of one connection."""
 
     view: ReadContext
     connection: Connection
@@ -49,26 +49,27 @@ class RequestHandler:
     sampler: WriteSampler
     read_budget: ReadBudget
     lose: Callable[[Exception], None]
-    """Called when an answer will never be known, or when the session is gone: the connection has to be closed, as whoever waits for
-    a reply in its turn would take the next one for it."""
+    """Called when an answer will never be known, or when the session is gone. The connection must be closed, as a client that waits for
+    a reply would take the next one for it.
+    """
     origin: Origin = attrs.field(factory=Origin)
     read_only: bool = False
-    """The log cannot be reached: no writes."""
+    """True if the log cannot be reached: no writes."""
     on_login: Callable[[], None] = lambda: None
     """Called when the client has logged in with SASL."""
     is_over: bool = attrs.field(default=False, init=False)
-    """Nobody is there any more. What is under way may still be answered: into the void."""
+    """True if the connection has ended. Requests in progress may still be answered; the answers are dropped."""
     closing: bool = attrs.field(default=False, init=False)
-    """The client has closed its session."""
+    """True if the client has closed its session."""
     _exchange: SaslExchange | None = attrs.field(default=None, init=False)
     _handlers: Mapping[int, Handle] = attrs.field(init=False)
-    """What may be asked now."""
+    """Handlers of the requests that are allowed now."""
 
     def __attrs_post_init__(self) -> None:
         self._handlers = _BEFORE_LOGIN if self.hooks.sasl_required else _HANDLERS
 
     def handle(self, request: Request) -> None:
-        """Do what a client asks."""
+        """Carry out a request."""
         xid, opcode, body = request
         handler = self._handlers.get(opcode)
         if handler is None:
@@ -89,13 +90,11 @@ class RequestHandler:
             frame = replies.error(xid, _UNKNOWN_XID, Error.UNIMPLEMENTED)
             self.connection.end_after(frame, f"asked for operation {opcode}, which nobody knows")
 
-    # -- writes ----------------------------------------------------------------------------------------------------
-
     def submit(self, operation: Operation, size: int, answer: Callable[[Result], bytes]) -> None:
         """Put a command into the log, and answer it when it has been applied.
 
         Args:
-            operation: what to do.
+            operation: the command.
             size: of the request, in bytes.
             answer: makes the frame.
         """
@@ -110,7 +109,7 @@ class RequestHandler:
     def _applied(self, turn: PendingReply, answer: Callable[[Result], bytes], outcome: Result | Exception) -> None:
         if self.is_over:
             return
-        if isinstance(outcome, Exception):  # also one that every replica has met when it applied the command
+        if isinstance(outcome, Exception):  # also an error that every replica met when it applied the command
             self.lose(outcome)
         elif outcome.error in _LOST and not self.closing:
             self.lose(RefusedError(outcome.error))
@@ -148,7 +147,7 @@ class RequestHandler:
         )
 
     def close_session(self, xid: int, opcode: OpCode, body: Reader) -> None:
-        """Answered, then closed. One that was over already is closed all the same."""
+        """Answer, then close. A session that is over already is closed all the same."""
         self.connection.stop()
         self.closing = True
         end = partial(self.connection.end, "the client has closed its session")
@@ -163,8 +162,6 @@ class RequestHandler:
 
         pipeline.write(start, 0, end)
 
-    # -- reads -----------------------------------------------------------------------------------------------------
-
     @property
     def _zxid(self) -> int:
         return self.view.database.tree.last_zxid
@@ -177,7 +174,7 @@ class RequestHandler:
         self.connection.pipeline.read(run)
 
     def _run(self, find: Find, xid: int, asked: Any, origin: Origin) -> bytes:
-        """Called from wherever the turn of the read comes, at worst while a log entry is applied: so it raises nothing."""
+        """Run a read when its turn comes, at worst while a log entry is applied. So it raises nothing."""
         try:
             return find(self.view, xid, asked, origin)
         except RefusedError as refused:
@@ -187,12 +184,10 @@ class RequestHandler:
             return b""
 
     def fail(self, error: Exception) -> None:
-        """The store of this replica, or a bug: that ends one connection. Whether it ends more is for the replica to say."""
+        """End the connection after an error of the replica's store, or a bug. The replica itself decides if it ends more."""
         if not isinstance(error, VirtualLogError):
             log.exception("a request of a client has failed")
         self.lose(error)
-
-    # -- sync, ping ------------------------------------------------------------------------------------------------
 
     def sync(self, xid: int, opcode: OpCode, body: Reader) -> None:
         path = requests.path(body)
@@ -210,13 +205,11 @@ class RequestHandler:
             self.connection.pipeline.finish_later(turn, lambda: replies.text(xid, self._zxid, path))
 
     def ping(self, xid: int, opcode: OpCode, body: Reader) -> None:
-        """In its turn, as in ZooKeeper: a client whose writes hang learns so, and goes elsewhere."""
+        """Answer a ping in its turn, as ZooKeeper does: a client whose writes hang notices, and tries another server."""
         self.connection.pipeline.answer(lambda: replies.reply(xid, self._zxid))
 
-    # -- who the client is -----------------------------------------------------------------------------------------
-
     def auth(self, xid: int, opcode: OpCode, body: Reader) -> None:
-        """Counts for what is behind it; what is before it may still wait, and keeps the identities it came with."""
+        """Handle an auth packet. It counts for later requests; earlier ones may still wait, and keep their identities."""
         asked = requests.auth(body)
         try:
             known = self.hooks.authentication.authenticate(self.origin.identities, asked.scheme, asked.credential)
@@ -280,4 +273,4 @@ _HANDLERS: Final[Mapping[int, Handle]] = {
 _BEFORE_LOGIN: Final[Mapping[int, Handle]] = {
     opcode: _HANDLERS[opcode] for opcode in (OpCode.AUTH, OpCode.SASL, OpCode.PING, OpCode.CLOSE_SESSION)
 }
-"""What those may ask who have not logged in where everybody must."""
+"""Requests that are allowed before a login, if every client must log in."""

@@ -1,20 +1,20 @@
-"""How a connection gets its session: from the connect request to a place in the log, or to a refusal.
+"""Setup of a connection's session: from the connect request to a place in the log, or to a refusal.
 
-    no client is served now, or only those content with reads  closed without a word
-    the client has seen more than this server has applied      the same: reads of one client never go back, whichever server it asks
+    no client is served now, or only those that accept reads   closed without an answer
+    the client has seen more than this server has applied      the same: reads of one client never go back, on any server
     no session yet                                             CreateSession, with an id and a password drawn here
     a session, and the password is another one here            refused: no password ever changes
-    a session                                                  Attach: goes on here; refused if it is over or the password is wrong
-    the log cannot be reached, and reads will do               a local session: of this connection alone
+    a session                                                  Attach: resumed here; refused if it is over or the password is wrong
+    the log cannot be reached, and the client accepts reads    a local session: of this connection alone
 
 The former connection of a session is ended once the password has proved right, never for a claim: ids of sessions are public.
 
-A local session that is asked for by its id is over with its connection, and the client is told so. A client that shows the password of a
-session of the log keeps its id, to return to it elsewhere; without the password it gets nothing of that session. Of a session that
-is not known here the password cannot be looked at: the client is closed, as it may live elsewhere.
+A local session ends with its connection, and a client that asks for it by its id is told so. A client that shows the password of a
+session of the log keeps its id, to return to it elsewhere; without the password it gets nothing of that session. The password of a
+session that is not known here cannot be checked: the client is closed, as its session may live elsewhere.
 
-An Attach of a session that is not known here costs an entry of the log for a claim, and so does CreateSession where a login must follow:
-`HandshakeQuota` bounds both for each address.
+An Attach of a session that is not known here costs an entry of the log for a mere claim, and so does CreateSession if a login must
+follow: `HandshakeQuota` bounds both for each address.
 
 Nothing waits here: the log answers by a callback, and requests behind the handshake stay in the stream until then.
 """
@@ -39,11 +39,11 @@ from virtuallog_server.zookeeper.session.hooks import ServiceMode, SessionHooks
 from virtuallog_server.zookeeper.wire.handshake import ConnectRequest
 
 DRAWS_MAX: Final = 3
-"""Of session ids, 56 random bits each: a second draw happens once in the life of a universe, unless chance is broken."""
+"""Draws of a session id, 56 random bits each. A second draw practically never happens, unless the random source is broken."""
 
 
 class SetupContext(Protocol):
-    """What is needed of the server."""
+    """The parts of the server that a setup uses."""
 
     @property
     def database(self) -> Database: ...
@@ -69,38 +69,38 @@ class SetupContext(Protocol):
 
 @attrs.frozen(kw_only=True)
 class SessionGrant:
-    """A session that goes on at this connection."""
+    """A session that this connection gets."""
 
     session: int
     password: bytes
     timeout_ms: int
     generation: int = 0
     is_local: bool = False
-    """Of this connection alone, and not in the log."""
+    """True if it belongs to this connection alone, and is not in the log."""
     counted: bool = False
-    """An attempt was counted for it, which a login gives back."""
+    """True if an attempt was counted for it, which a login gives back."""
 
 
 class SessionRequester(Protocol):
-    """A connection that wants a session. One of the first three is called once; none after it has gone."""
+    """A connection that wants a session. One of `admit`, `refuse` and `lose` is called once; none after it has ended."""
 
     @property
     def address(self) -> str:
-        """Its other side's, without a port."""
+        """The peer's address, without a port."""
         ...
 
     def admit(self, asked: ConnectRequest, grant: SessionGrant) -> None: ...
 
     def refuse(self, asked: ConnectRequest, reason: Error) -> None:
-        """There is no such session for it."""
+        """Answer that there is no such session."""
         ...
 
     def lose(self, cause: Exception) -> None:
-        """Nobody knows."""
+        """End without an answer: the outcome is unknown."""
         ...
 
     def end(self, reason: str) -> None:
-        """It is not served."""
+        """End without an answer: the client is not served."""
         ...
 
     @property
@@ -109,16 +109,16 @@ class SessionRequester(Protocol):
 
 @attrs.define(eq=False)
 class SessionSetup:
-    """One handshake."""
+    """The setup of one connection."""
 
     _host: SetupContext
     _newcomer: SessionRequester
     _asked: ConnectRequest
     _counted: bool = attrs.field(default=False, init=False)
-    """It was counted as an attempt."""
+    """True if it was counted as an attempt."""
 
     def begin(self) -> None:
-        """Find out what to do, and do it."""
+        """Decide on the connect request, and act."""
         host, asked = self._host, self._asked
         standing, applied = host.hooks.standing(), host.database.tree.last_zxid
         if standing is ServiceMode.NONE or (standing is ServiceMode.READ_ONLY and not asked.read_only):
@@ -133,7 +133,7 @@ class SessionSetup:
             self._create(DRAWS_MAX)
 
     def _claim(self, session: int, *, read_only: bool) -> None:
-        """The client says that this session is its own."""
+        """Handle a client's claim to a session."""
         known = self._host.database.tree.session(session)
         is_right = known is not None and known.has_password(self._asked.password)
         is_none = len(self._asked.password) != PASSWORD_BYTES  # else a claim could make an entry of a megabyte
@@ -148,7 +148,7 @@ class SessionSetup:
             self._newcomer.end("its session is not known here, and the log cannot be asked")
 
     def _may_try(self, *, counts: bool) -> bool:
-        """Whether an entry may be spent. If not, the client is closed, and tries again later."""
+        """True if an entry may be spent. If not, the client is closed, and tries again later."""
         address, host = self._newcomer.address, self._host
         if counts and not host.attempts.take(address, host.clock.monotonic()):
             self._newcomer.end(f"too many attempts from {address} without a password or a login that was right")

@@ -1,4 +1,4 @@
-"""`sync` for all connections of a server: one at a time, for everybody who had asked before it began.
+"""`sync` for all connections of a server: one at a time, for all requests that came before it began.
 
 The database shares tail checks already; this saves a task for each request as well.
 """
@@ -14,24 +14,24 @@ import trio
 from virtuallog.contract.errors import VirtualLogError
 
 Synced: TypeAlias = Callable[[VirtualLogError | None], None]
-"""Called once: what everybody had done before the request can be read here; or the error, and nobody knows."""
+"""Called once: with None when everything done before the request can be read here; with an error, the outcome is unknown."""
 
 
 @attrs.define(eq=False)
 class SharedSync:
-    """See above."""
+    """Shares the syncs of one server."""
 
     _sync: Callable[[], Awaitable[None]]
     _waiting: list[Synced] = attrs.field(factory=list, init=False)
     _asked: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def post(self, done: Synced) -> None:
-        """Costs no task. Bounded by whoever posts: each connection has so many requests under way."""
+        """Request a sync. Costs no task. The callers bound it: each connection has a bounded number of requests in progress."""
         self._waiting.append(done)
         self._asked.set()
 
     async def run(self) -> None:
-        """Until cancelled: then nobody is told any more, as their connections end with it."""
+        """Carry out syncs until cancelled. After that no caller is answered, as their connections end as well."""
         while True:
             await self._asked.wait()
             self._asked = trio.Event()
