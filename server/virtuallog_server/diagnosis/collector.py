@@ -1,7 +1,7 @@
-"""Gathers the evidence for one picture: asks nodes, members and loglets, all with questions that change nothing.
+"""Collector of evidence: asks nodes, members and loglets, only with questions that change nothing.
 
-Every question is one that the role CLIENT may ask (docs/howto/secure.md), and each has a time limit, so a picture takes as long as
-the slowest two of them, some seconds, however many are silent.
+Every question is one that the role CLIENT may ask (docs/security.md), and each has a timeout. So a collection takes as long as the
+slowest two of them, some seconds, for any number of silent nodes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from virtuallog_server.diagnosis.core.evidence import NO_DIAGNOSIS, LogEvidence,
 async def open_environment(
     cluster: ClusterFile, providers: Mapping[str, LogletProvider], metastore: MetaStoreProvider
 ) -> AsyncIterator[Environment]:
-    """What questions are asked in, to the nodes of a cluster file."""
+    """The environment of the questions to the nodes of a cluster file."""
     async with open_services_to(cluster, [*all_interfaces(providers, metastore), DATABASE]) as services:
         with unwrapped_errors():
             async with trio.open_nursery() as nursery:
@@ -54,7 +54,7 @@ async def gather(
     metastore: MetaStoreProvider,
     environment: Environment,
 ) -> LogEvidence:
-    """What can be found out now, beginning from these nodes.
+    """Collect the evidence that is available now, beginning with these nodes.
 
     Raises:
         UnavailableError: none of them answers, or the cluster is not bootstrapped.
@@ -83,7 +83,7 @@ async def gather(
 
 
 async def gather_database(services: Services, register: Register) -> DatabaseFacts:
-    """What each node of the register says of the database."""
+    """Ask each node of the register for the status of the database."""
     return DatabaseFacts(
         register=register, answers=await call_each(services, sorted(register.nodes), GetDatabaseStatus())
     )
@@ -92,7 +92,7 @@ async def gather_database(services: Services, register: Register) -> DatabaseFac
 async def _segments(
     register: Register, providers: Mapping[str, LogletProvider], environment: Environment
 ) -> tuple[SegmentFacts, ...]:
-    """All at once: a register of 64 KiB names some hundred at most."""
+    """Ask the loglets of all segments at once: a register of 64 KiB names some hundred at most."""
     segments = register.chain.segments
     found: dict[int, SegmentFacts] = {}
 
@@ -137,7 +137,7 @@ def _node(node: NodeId, entry: NodeEntry, answer: Outcome[NodeStatus]) -> NodeFa
 
 
 def _stranger(entry: NodeEntry, answer: NodeStatus) -> str:
-    """Why a node that answers is not the one that the register means."""
+    """The reason why a node that answers is not the one that the register means. Empty if it is."""
     if entry.is_expected or answer.store_id == entry.store_id:
         return ""
     return "it has another data directory than the register names"

@@ -47,30 +47,30 @@ async def read_cluster_state(log: VirtualLog, survey: Survey) -> ClusterState:
     )
 
 
-async def read_state_with_copies(log: VirtualLog, picture: ClusterState) -> ClusterState:
+async def read_state_with_copies(log: VirtualLog, state: ClusterState) -> ClusterState:
     """Extend a state by the copies that servers report as incomplete, for kinds that can report that.
 
     Takes a round of questions for each segment of such a kind: only before something is given up.
     """
     partial: dict[SegmentId, frozenset[NodeId]] = {}
-    for placed in picture.placed:
+    for placed in state.placed:
         segment = placed.segment
         provider: object = log.view.providers.get(segment.kind)
         if isinstance(provider, ReportsPartialCopies):
             partial[segment.id] = frozenset(
                 await provider.partial_copies(segment.id, segment.config, log.view.environment)
             )
-    return attrs.evolve(picture, partial=partial)
+    return attrs.evolve(state, partial=partial)
 
 
-async def read_state_with_replicas(log: VirtualLog, picture: ClusterState) -> ClusterState:
+async def read_state_with_replicas(log: VirtualLog, state: ClusterState) -> ClusterState:
     """Extend a state by the view of the database, from the replica that has applied most among those that answer."""
-    if not picture.register.database:
-        return picture
-    answers = await call_each(log.view.environment.services, sorted(picture.register.nodes), GetDatabaseStatus())
+    if not state.register.database:
+        return state
+    answers = await call_each(log.view.environment.services, sorted(state.register.nodes), GetDatabaseStatus())
     found = [answer for answer in answers.values() if not isinstance(answer, VirtualLogError)]
     newest = max(found, key=lambda status: status.cursor, default=DatabaseStatus(state=""))
-    return attrs.evolve(picture, replicas=tuple(member.name for member in newest.members))
+    return attrs.evolve(state, replicas=tuple(member.name for member in newest.members))
 
 
 def _is_elsewhere(provider: object) -> bool:

@@ -66,9 +66,9 @@ class Drain:
             InvalidSettingError: there is no such node.
             UnavailableError: the register cannot be read.
         """
-        picture = await self._look()
-        problems = await self._problems(picture)
-        says = f"{len(picture.uses(self.node))} segments are on node {self.node}"
+        state = await self._look()
+        problems = await self._problems(state)
+        says = f"{len(state.uses(self.node))} segments are on node {self.node}"
         return Progress(done=not problems, waits=False, says=says, problems=tuple(problems))
 
     async def run(self, tell: Callable[[str], None]) -> Progress:
@@ -83,38 +83,38 @@ class Drain:
             raise InvalidSettingError(f"node {self.node}", "; ".join(problems))
         await self._amend(WithdrawRoles(node=self.node, placement=placement_of(self._log)))
         _WITHDRAWN.reached()
-        while await self._step(picture := await self._look(), tell):
+        while await self._step(state := await self._look(), tell):
             pass
-        if not picture.register.drained([self.node]):
+        if not state.register.drained([self.node]):
             raise InvalidSettingError(f"node {self.node}", "was added again while it was drained: it is in use")
-        if problems := database_problems(await read_state_with_replicas(self._log, picture), self.node):
+        if problems := database_problems(await read_state_with_replicas(self._log, state), self.node):
             raise InvalidSettingError(f"node {self.node}", "; ".join(problems))  # another drain has ended meanwhile
         return Progress(done=True, waits=False, says=f"nothing is on node {self.node} any more; it may be stopped")
 
-    async def _problems(self, picture: ClusterState) -> list[str]:
+    async def _problems(self, state: ClusterState) -> list[str]:
         """Problems that prevent the drain."""
-        database = database_problems(await read_state_with_replicas(self._log, picture), self.node)
-        return drain_problems(picture, self.node, placement_of(self._log)) + database
+        database = database_problems(await read_state_with_replicas(self._log, state), self.node)
+        return drain_problems(state, self.node, placement_of(self._log)) + database
 
     async def _amend(self, amendment: Amendment) -> Register:
         view = self._log.view
         return view.adopt(await update_node_table(view.metastore, amendment, view.environment.random))
 
-    async def _step(self, picture: ClusterState, tell: Callable[[str], None]) -> bool:
+    async def _step(self, state: ClusterState, tell: Callable[[str], None]) -> bool:
         """Move one thing. False if nothing is left."""
-        if leaving := drained_members(picture.register):
+        if leaving := drained_members(state.register):
             first = self.node if self.node in leaving else leaving[0]
             tell(f"handing over the seat of node {first} in the MetaStore")
-            await self._amend(ReplaceMember(leaves=first, candidates=picture.seatable))
+            await self._amend(ReplaceMember(leaves=first, candidates=state.seatable))
             _UNSEATED.reached()
             return True
-        used = picture.uses(self.node)
+        used = state.uses(self.node)
         if used:
-            await self._move(picture, used[0] if picture.active not in used else used[-1], len(used), tell)
+            await self._move(state, used[0] if state.active not in used else used[-1], len(used), tell)
             _LEFT.reached()
         return bool(used)
 
-    async def _move(self, picture: ClusterState, placed: PlacedSegment, left: int, tell: Callable[[str], None]) -> None:
+    async def _move(self, state: ClusterState, placed: PlacedSegment, left: int, tell: Callable[[str], None]) -> None:
         segment = placed.segment
         tell(f"moving {spell(segment)}, one of {left}")
         if segment.stop is None:
@@ -123,13 +123,13 @@ class Drain:
             if last.id != segment.id and any(depends_on(one, self.node) for one in (await self._look()).placed[-1:]):
                 raise UnavailableError(f"the log goes on on node {self.node}: too few other nodes answer")
             return
-        await self._rebuild(picture, placed)
+        await self._rebuild(state, placed)
 
-    async def _rebuild(self, picture: ClusterState, placed: PlacedSegment) -> None:
+    async def _rebuild(self, state: ClusterState, placed: PlacedSegment) -> None:
         """Rebuild the segment on the first spare node that can take it. One may have an old copy with a hole, which cannot be filled."""
         segment, unfit = placed.segment, set[NodeId]()
         while True:
-            servers = _found(servers_without(picture, placed, self.node, unfit), f"to take {spell(segment)}")
+            servers = _found(servers_without(state, placed, self.node, unfit), f"to take {spell(segment)}")
             try:
                 await rebuild_unless_moved(self._log, segment.id, servers, self._pace, self._level)
             except CorruptionError:
@@ -141,10 +141,10 @@ class Drain:
                 return
 
     async def _look(self) -> ClusterState:
-        picture = await read_cluster_state(self._log, self._survey)
-        if self.node not in picture.register.nodes:
+        state = await read_cluster_state(self._log, self._survey)
+        if self.node not in state.register.nodes:
             raise InvalidSettingError("node", f"the cluster has no node {self.node}")
-        return picture
+        return state
 
 
 def _found(nodes: tuple[NodeId, ...] | None, purpose: str) -> tuple[NodeId, ...]:

@@ -71,25 +71,25 @@ class Replace:
             InvalidSettingError: there is no such node, or it must not be given up; nothing was done.
             UnavailableError: not enough nodes answered; may be called again.
         """
-        picture = await self._look()
-        entry = picture.register.nodes[self.node]
-        answers = self.node in picture.living
+        state = await self._look()
+        entry = state.register.nodes[self.node]
+        answers = self.node in state.living
         if entry.is_expected and self.addresses in {(), entry.addresses}:
             return self._expected(entry)
-        unfinished = entry.joined and missing_copies_on(picture, self.node)  # an earlier replacement is not at its end
+        unfinished = entry.joined and missing_copies_on(state, self.node)  # an earlier replacement is not at its end
         if entry.store_id == self.store_id and (self.force or not (answers or unfinished)):
-            return await self._forget(picture, entry)
+            return await self._forget(state, entry)
         if answers:
-            return await self._restore(picture, tell)
+            return await self._restore(state, tell)
         says = f"node {self.node} has a new data directory and does not answer: start it"
         return Progress(done=False, waits=True, says=f"{says} (--force gives this one up, too)")
 
-    async def _forget(self, picture: ClusterState, entry: NodeEntry) -> Progress:
+    async def _forget(self, state: ClusterState, entry: NodeEntry) -> Progress:
         if not self.force:
-            picture = await read_state_with_replicas(self.log, await read_state_with_copies(self.log, picture))
+            state = await read_state_with_replicas(self.log, await read_state_with_copies(self.log, state))
 
         def problems(register: Register) -> list[str]:
-            now = picture.on(register, placed_segments(self.log.view, register))
+            now = state.on(register, placed_segments(self.log.view, register))
             copies = [] if self.force else copies_problems(now, self.node) + database_problems(now, self.node)
             return seat_problems(now, self.node) + copies
 
@@ -104,9 +104,9 @@ class Replace:
         says = f"node {self.node} is expected at {where}: start it with an empty data directory"
         return Progress(done=False, waits=True, says=says)
 
-    async def _restore(self, picture: ClusterState, tell: Callable[[str], None]) -> Progress:
+    async def _restore(self, state: ClusterState, tell: Callable[[str], None]) -> Progress:
         """Give the new directory the copies of the old one."""
-        while lost := missing_copies_on(picture, self.node):
+        while lost := missing_copies_on(state, self.node):
             placed = lost[-1]  # the open one first: until it goes on elsewhere, it has one copy less of all that comes
             tell(f"copying {spell(placed.segment)}, one of {len(lost)}")
             if placed.segment.stop is None:
@@ -114,16 +114,16 @@ class Replace:
             else:
                 await rebuild_unless_moved(self.log, placed.segment.id, placed.placement.servers, self.pace, self.level)
             _RESTORED.reached()
-            picture = await self._look()
-        entry = picture.register.nodes[self.node]
+            state = await self._look()
+        entry = state.register.nodes[self.node]
         if entry.is_expected:  # another operator has given up this directory, too
             return self._expected(entry)
-        if self.node not in picture.living:
+        if self.node not in state.living:
             raise UnavailableError(f"node {self.node} does not answer any more")
         return Progress(done=True, waits=False, says=f"node {self.node} answers and has all that it should have")
 
     async def _look(self) -> ClusterState:
-        picture = await read_cluster_state(self.log, self.survey)
-        if self.node not in picture.register.nodes:
+        state = await read_cluster_state(self.log, self.survey)
+        if self.node not in state.register.nodes:
             raise InvalidSettingError("node", f"the cluster has no node {self.node}")
-        return picture
+        return state

@@ -117,51 +117,50 @@ def sufficient_copies(group: Collection[NodeId]) -> int:
 
 
 def drain_problems(
-    picture: ClusterState, node: NodeId, placement: Callable[[Segment], Placement | None] = lambda _: None
+    state: ClusterState, node: NodeId, placement: Callable[[Segment], Placement | None] = lambda _: None
 ) -> list[str]:
     """Reasons why the node cannot be drained. Empty if it can."""
     problems = [
-        f"{spell(segment)}: the node asked cannot read where its {segment.kind} loglet is"
-        for segment in picture.unknown
+        f"{spell(segment)}: the node asked cannot read where its {segment.kind} loglet is" for segment in state.unknown
     ]
-    problems += [_closed_problem(picture, placed, node) for placed in picture.closed if depends_on(placed, node)]
-    problems += [_active_problem(picture, picture.active, node)] if picture.active else []
-    problems += [_members_problem(picture, node)]
+    problems += [_closed_problem(state, placed, node) for placed in state.closed if depends_on(placed, node)]
+    problems += [_active_problem(state, state.active, node)] if state.active else []
+    problems += [_members_problem(state, node)]
     found = [problem for problem in problems if problem]
-    return found or _table_problems(picture, node, placement)
+    return found or _table_problems(state, node, placement)
 
 
-def _table_problems(picture: ClusterState, node: NodeId, placement: Callable[[Segment], Placement | None]) -> list[str]:
+def _table_problems(state: ClusterState, node: NodeId, placement: Callable[[Segment], Placement | None]) -> list[str]:
     """Problems that the first amendment of a drain would raise."""
     try:
-        WithdrawRoles(node=node, placement=placement).amend(picture.register)
+        WithdrawRoles(node=node, placement=placement).amend(state.register)
     except InvalidSettingError as error:
         return [str(error)]
     return []
 
 
-def _closed_problem(picture: ClusterState, placed: PlacedSegment, node: NodeId) -> str:
+def _closed_problem(state: ClusterState, placed: PlacedSegment, node: NodeId) -> str:
     name, copies = spell(placed.segment), len(placed.placement.servers)
-    if picture.bare_groups(placed):
+    if state.bare_groups(placed):
         return f"{name}: no node that answers has a copy"
-    if not picture.spares(placed, without=[node]):
+    if not state.spares(placed, without=[node]):
         return f"{name}: {copies - 1} of {copies} copies would be left, and no spare node lives"
     return ""
 
 
-def _active_problem(picture: ClusterState, active: PlacedSegment, node: NodeId) -> str:
-    others = [other for other, roles in picture.living.items() if active.placement.role in roles and other != node]
+def _active_problem(state: ClusterState, active: PlacedSegment, node: NodeId) -> str:
+    others = [other for other, roles in state.living.items() if active.placement.role in roles and other != node]
     wanted = len(active.placement.servers)
     if depends_on(active, node) and len(others) < wanted:
         return f"the open segment: {wanted} servers are wanted, and without node {node} {len(others)} live"
     return ""
 
 
-def _members_problem(picture: ClusterState, node: NodeId) -> str:
+def _members_problem(state: ClusterState, node: NodeId) -> str:
     """The problem with the MetaStore's seats, or "". Drained nodes leave their seats to others as well."""
-    members = picture.register.members
-    leaving = {*drained_members(picture.register), *({node} & set(members))}
-    free = [other for other in picture.seatable if other != node]
+    members = state.register.members
+    leaving = {*drained_members(state.register), *({node} & set(members))}
+    free = [other for other in state.seatable if other != node]
     if leaving and len(free) < len(leaving):
         left, which = len(members) - len(leaving) + len(free), "no" if not free else f"only {len(free)}"
         return f"the MetaStore: {left} of {len(members)} members would be left, and {which} other node can take a seat"
@@ -169,31 +168,30 @@ def _members_problem(picture: ClusterState, node: NodeId) -> str:
 
 
 def servers_without(
-    picture: ClusterState, placed: PlacedSegment, node: NodeId, unfit: Collection[NodeId] = ()
+    state: ClusterState, placed: PlacedSegment, node: NodeId, unfit: Collection[NodeId] = ()
 ) -> tuple[NodeId, ...] | None:
     """The servers of a closed segment, with a spare node that is not `unfit` in place of this one. None if there is no such node."""
-    spares = picture.spares(placed, without=[node, *unfit])
+    spares = state.spares(placed, without=[node, *unfit])
     return tuple(sorted({*placed.placement.servers, spares[0]} - {node})) if spares else None
 
 
-def seat_problems(picture: ClusterState, node: NodeId) -> list[str]:
+def seat_problems(state: ClusterState, node: NodeId) -> list[str]:
     """Reasons why the register needs the vote of a node: without it no change is possible, not even to a new directory."""
-    members, voting = picture.register.members, picture.living.keys() - picture.closed_acceptors
+    members, voting = state.register.members, state.living.keys() - state.closed_acceptors
     left = [member for member in members if member in voting and member != node]
     if node not in members or 2 * len(left) > len(members):
         return []
     return [f"the MetaStore: without node {node} {len(left)} of its {len(members)} members answer"]
 
 
-def copies_problems(picture: ClusterState, node: NodeId) -> list[str]:
+def copies_problems(state: ClusterState, node: NodeId) -> list[str]:
     """Problems: data that could be lost with the data directory of a node."""
     problems = [
-        f"{spell(segment)}: the node asked cannot read where its {segment.kind} loglet is"
-        for segment in picture.unknown
+        f"{spell(segment)}: the node asked cannot read where its {segment.kind} loglet is" for segment in state.unknown
     ]
-    for placed in picture.placed:
-        for group in picture.thin_groups(placed, node):
-            left, wanted = len((picture.holders(placed) - {node}).intersection(group)), sufficient_copies(group)
+    for placed in state.placed:
+        for group in state.thin_groups(placed, node):
+            left, wanted = len((state.holders(placed) - {node}).intersection(group)), sufficient_copies(group)
             problems.append(
                 f"{spell(placed.segment)}: no other node that answers has a copy"
                 if not left
@@ -202,28 +200,28 @@ def copies_problems(picture: ClusterState, node: NodeId) -> list[str]:
     return problems
 
 
-def database_problems(picture: ClusterState, node: NodeId) -> list[str]:
+def database_problems(state: ClusterState, node: NodeId) -> list[str]:
     """Reasons why the database needs the data directory of a node: replicas have trimmed the log below their own state."""
-    register = picture.register
+    register = state.register
     left = [
         name
-        for name in picture.replicas
+        for name in state.replicas
         if (entry := register.nodes.get(node_of(name))) is not None
         and entry.roles
         and node_of(name) != node
         and name == replica_name(node_of(name), entry.store_id)
     ]
-    if left or not any(node_of(name) == node for name in picture.replicas):
+    if left or not any(node_of(name) == node for name in state.replicas):
         return []
     return [f"the database: no other node in use has a replica of it; node {node} has the last one"]
 
 
-def missing_copies_on(picture: ClusterState, node: NodeId) -> Sequence[PlacedSegment]:
+def missing_copies_on(state: ClusterState, node: NodeId) -> Sequence[PlacedSegment]:
     """The segments of which the node should have a copy and, on its present data directory, has none."""
     return [
         placed
-        for placed in picture.placed
-        if node in lost_copies(picture.register, placed.segment, placed.placement.servers)
+        for placed in state.placed
+        if node in lost_copies(state.register, placed.segment, placed.placement.servers)
     ]
 
 

@@ -1,8 +1,8 @@
-"""Pages that programs write about what they have seen: one HTML file each, which needs nothing else.
+"""HTML reports: pages on which programs write their results, one file each, without any other file.
 
-`Page` says what stands on it, `render` makes the text, `write` the file. A page opens from a disk, without a network, in light
-and in dark, on a phone; its figures are drawn here, so that it is whole without JavaScript, which only adds a crosshair. All
-text is escaped by the template; nothing that comes from outside is ever marked as safe.
+`Page` holds the content, `render` makes the text, `write` the file. A page opens from a disk, without a network, in light
+and in dark, on a phone. Its figures are drawn here, so it is complete without JavaScript, which only adds a crosshair. The template
+escapes all text; nothing from outside is ever marked as safe.
 """
 
 from virtuallog_server.report.figures.axes import Axis

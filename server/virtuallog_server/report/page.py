@@ -1,4 +1,4 @@
-"""What stands on a page: a verdict first, then sections, then where and how it was made.                           Pure."""
+"""The content of a page: a verdict first, then sections, then its origin."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from virtuallog_server.report.figures.timeline import Timeline
 
 @attrs.frozen
 class Figure:
-    """A number that matters, and what it counts."""
+    """A number that matters, with its meaning."""
 
     value: str
     label: str
@@ -22,31 +22,31 @@ class Figure:
 
 @attrs.frozen(kw_only=True)
 class Verdict:
-    """What a reader should know if he reads nothing else."""
+    """The result in one sentence, for a reader who reads nothing else."""
 
     headline: str
     problems: Sequence[str] = ()
-    """If there are any, the verdict is bad."""
+    """Problems that were found. If there is one, the verdict is bad."""
     figures: Sequence[Figure] = ()
 
 
 @attrs.frozen(kw_only=True)
 class Table:
-    """Cells are as they shall be read."""
+    """A table; its cells are texts."""
 
     part: ClassVar = "table"
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     figures: Sequence[int] = ()
-    """The columns that hold figures: these stand on the right."""
+    """Numbers of the columns with figures, which are aligned to the right."""
     names: Sequence[str] = ()
-    """The badge of the mark that each row tells about; the same number as rows, or none."""
+    """The badge of the mark that each row belongs to; as many as rows, or none."""
 
 
 @attrs.frozen
 class FactList:
-    """Names and values, or, with empty names, a list of sentences."""
+    """Names and values; or, with empty names, a list of sentences."""
 
     part: ClassVar = "facts"
 
@@ -58,24 +58,24 @@ Content: TypeAlias = ChainDiagram | Timeline | Columns | Bars | Table | FactList
 
 @attrs.frozen(kw_only=True)
 class Section:
-    """A part of a page under a heading of its own."""
+    """A part of a page under its own heading."""
 
     title: str
     content: Content
     note: str = ""
-    """What a reader must know to read it right."""
+    """Note that a reader needs to understand the section."""
 
 
 @attrs.frozen(kw_only=True)
 class Page:
-    """All of it."""
+    """The whole content of a page."""
 
     title: str
     lead: str
-    """One or two sentences: what was done."""
+    """One or two sentences on the program's work."""
     verdict: Verdict
     sections: Sequence[Section]
     command: str
-    """That made it."""
+    """The command that made the page."""
     made: str
-    """When, and by which version."""
+    """Time, and version of the program."""

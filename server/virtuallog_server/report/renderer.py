@@ -1,7 +1,7 @@
-"""Makes the text of a page, and writes the file.
+"""Renderer of a page: makes its text, and writes the file.
 
-The template escapes whatever it is given. The policy in the page's head lets a browser run this one script, known by its hash,
-and fetch nothing at all: what somebody smuggles into a setting's value stays text even if the template had a hole.
+The template escapes all values. The policy in the page's head lets a browser run this one script, known by its hash, and fetch
+nothing at all: text that an attacker puts into a setting stays text even if the template had a hole.
 """
 
 from __future__ import annotations
@@ -23,16 +23,14 @@ from virtuallog_server.report.figures.axes import spell
 from virtuallog_server.report.figures.svg_paths import SIDE
 from virtuallog_server.report.page import Page
 
-# FOLDED from virtuallog_server.pages.origin: Where a page comes from: what is said at its foot.
-
 
 def made_now() -> str:
-    """When, and by which version."""
+    """Present time, and version of the program, for the foot of a page."""
     return f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, virtuallog {version('virtuallog')}"
 
 
 def this_command() -> str:
-    """As it was given, to be given again."""
+    """The command line of this process, for the foot of a page."""
     return shlex.join(["virtuallog", *sys.argv[1:]])
 
 
@@ -40,7 +38,7 @@ FOLDER: Final = Path(__file__).parent
 
 
 def render(page: Page) -> str:
-    """The page as one HTML file."""
+    """Render the page as one HTML file."""
     script, style = _read("page.js"), _read("page.css")
     return _environment().get_template("page.html").render(
         page=page, script=script, style=style, script_hash=_hash_for_policy(script), side=SIDE
@@ -48,7 +46,7 @@ def render(page: Page) -> str:
 
 
 def write(page: Page, path: Path) -> None:
-    """Render it into a file.
+    """Render the page into a file.
 
     Raises:
         StorageError: `path` cannot be written.

@@ -22,7 +22,7 @@ HEADER = 8
 
 def _session(world: World) -> ClientSession:
     (session,) = world.server._clients
-    return served
+    return session
 
 
 async def test_the_largest_request_is_taken_and_a_larger_one_closes() -> None:

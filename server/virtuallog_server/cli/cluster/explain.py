@@ -36,12 +36,12 @@ def explain(cluster: ClusterFile, subject: str | None, as_json: bool) -> None:
         click.exceptions.Exit: not all is well.
     """
     topic, name = _parse(subject)
-    picture = trio.run(_gather, cluster)
-    segment = _find(picture, name) if name is not None else None
-    findings = chosen(conclude(picture), topic, segment.id if segment else None)
-    shown = [facts for facts in picture.segments if _is_shown(facts, picture, topic, segment)]
+    log = trio.run(_gather, cluster)
+    segment = _find(log, name) if name is not None else None
+    findings = chosen(conclude(log), topic, segment.id if segment else None)
+    shown = [facts for facts in log.segments if _is_shown(facts, log, topic, segment)]
     if as_json:
-        echo_json(_plain(picture, findings, shown))
+        echo_json(_plain(log, findings, shown))
     else:
         _show(findings, shown, segment)
     if not all_well(findings):
@@ -65,9 +65,9 @@ async def _gather(cluster: ClusterFile) -> LogEvidence:
         return await gather([NodeId(node.id) for node in cluster.nodes], providers, metastore, environment)
 
 
-def _find(picture: LogEvidence, name: int | SegmentId) -> Segment:
+def _find(log: LogEvidence, name: int | SegmentId) -> Segment:
     """The segment with that id, or the one that holds that position."""
-    chain = picture.register.chain
+    chain = log.register.chain
     found = chain.segment_at(name) if isinstance(name, int) else chain.find(name)
     if found is None:
         raise InvalidSettingError(
@@ -76,23 +76,23 @@ def _find(picture: LogEvidence, name: int | SegmentId) -> Segment:
     return found
 
 
-def _is_shown(facts: SegmentFacts, picture: LogEvidence, topic: Topic | None, segment: Segment | None) -> bool:
+def _is_shown(facts: SegmentFacts, log: LogEvidence, topic: Topic | None, segment: Segment | None) -> bool:
     """True if the evidence of this segment is printed.
 
     That is the named segment, all segments if the topic concerns all, else the last one.
     """
     if segment is not None:
         return facts.segment.id == segment.id
-    return topic in {None, Topic.CHAIN, Topic.TRIM} or facts.segment.id == picture.register.chain.last.id
+    return topic in {None, Topic.CHAIN, Topic.TRIM} or facts.segment.id == log.register.chain.last.id
 
 
-def _plain(picture: LogEvidence, findings: Sequence[Finding], shown: Sequence[SegmentFacts]) -> dict[str, Any]:
+def _plain(log: LogEvidence, findings: Sequence[Finding], shown: Sequence[SegmentFacts]) -> dict[str, Any]:
     return {
-        "version": picture.register.version,
+        "version": log.register.version,
         "well": all_well(findings),
         "findings": [_plain_finding(finding) for finding in findings],
-        "nodes": [_plain_node(picture, node) for node in picture.nodes],
-        "members": [attrs.asdict(member) for member in picture.members],
+        "nodes": [_plain_node(log, node) for node in log.nodes],
+        "members": [attrs.asdict(member) for member in log.members],
         "segments": [
             {
                 "id": str(facts.segment.id),
@@ -118,8 +118,8 @@ def _plain_finding(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _plain_node(picture: LogEvidence, node: NodeId) -> dict[str, Any]:
-    facts = picture.nodes[node]
+def _plain_node(log: LogEvidence, node: NodeId) -> dict[str, Any]:
+    facts = log.nodes[node]
     return {**attrs.asdict(facts), "roles": sorted(facts.roles)}
 
 

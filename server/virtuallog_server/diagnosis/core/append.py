@@ -1,4 +1,4 @@
-"""Why an append would be refused, would wait, or is fine.                                                            Pure."""
+"""Findings about appends: an append would be refused, would wait, or is fine."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from virtuallog_server.diagnosis.core.recovery import repair_forecast
 TOPICS = (Topic.APPEND,)
 
 
-def findings(picture: LogEvidence) -> list[Finding]:
-    """About the open segment. What also keeps it from being sealed, and whether it is, is said in `sealing`."""
-    facts = picture.active
+def findings(log: LogEvidence) -> list[Finding]:
+    """Findings about the open segment. Those about its seal are in `seal`."""
+    facts = log.active
     if facts is None or not facts.evidence:
         return []
-    found = [*_unordered(picture, facts), *_full(facts), *_unwell(facts)]
+    found = [*_unordered(log, facts), *_full(facts), *_unwell(facts)]
     takes = facts.is_reachable and not facts.together.get("sealed")
     return found if found or not takes else [_well(facts)]
 
 
-def _unordered(picture: LogEvidence, facts: SegmentFacts) -> Iterator[Finding]:
-    """Nobody orders: the process start that the config names is over, or does not answer."""
+def _unordered(log: LogEvidence, facts: SegmentFacts) -> Iterator[Finding]:
+    """Findings if no node orders: the process start that the config names is over, or does not answer."""
     for sequencer in facts.together.get("orders", ()):
-        if problem := _absence(picture, sequencer["node"], sequencer["boot"]):
+        if problem := _absence(log, sequencer["node"], sequencer["boot"]):
             yield Finding(
                 topics=TOPICS,
                 weight=Severity.TROUBLE,
                 statement=f"appends wait: node {sequencer['node']}, which orders them, cannot",
-                because=(problem, *_healing(picture)),
-                next=_replacement(picture, facts),
+                because=(problem, *_healing(log)),
+                next=_replacement(log, facts),
                 segment=facts.segment.id,
             )
     leader = facts.together.get("leads")
-    if leader is not None and (problem := _absence(picture, leader, 0)):
+    if leader is not None and (problem := _absence(log, leader, 0)):
         yield Finding(
             topics=TOPICS,
             weight=Severity.WEAK,
@@ -45,9 +45,9 @@ def _unordered(picture: LogEvidence, facts: SegmentFacts) -> Iterator[Finding]:
         )
 
 
-def _absence(picture: LogEvidence, number: int, boot: int) -> str:
-    """Why a node does not order; empty: it does, as far as can be seen."""
-    node = next((node for node in picture.nodes.values() if node.node == number), None)
+def _absence(log: LogEvidence, number: int, boot: int) -> str:
+    """The reason why a node does not order appends. Empty if it does, as far as can be seen."""
+    node = next((node for node in log.nodes.values() if node.node == number), None)
     if node is None:
         return f"node {number} is not in the register any more"
     if node.problem:
@@ -59,17 +59,17 @@ def _absence(picture: LogEvidence, number: int, boot: int) -> str:
     return ""
 
 
-def _replacement(picture: LogEvidence, facts: SegmentFacts) -> str:
-    if not facts.is_reachable or picture.spare_members < 0:
-        return repair_forecast(picture, facts)
+def _replacement(log: LogEvidence, facts: SegmentFacts) -> str:
+    if not facts.is_reachable or log.spare_members < 0:
+        return repair_forecast(log, facts)
     return (
-        f"{nodes_text(picture.living)} notice that within some seconds and extend the chain, each trying in turn; where "
+        f"{nodes_text(log.living)} notice that within some seconds and extend the chain, each trying in turn; where "
         f'healing is "off": `virtuallog reconfigure --to {facts.segment.kind}`'
     )
 
 
-def _healing(picture: LogEvidence) -> tuple[str, ...]:
-    return tuple(f"node {node.node} says: {text}" for node in picture.nodes.values() for text in node.healing)
+def _healing(log: LogEvidence) -> tuple[str, ...]:
+    return tuple(f"node {node.node} says: {text}" for node in log.nodes.values() for text in node.healing)
 
 
 def _full(facts: SegmentFacts) -> Iterator[Finding]:
@@ -90,7 +90,7 @@ def _full(facts: SegmentFacts) -> Iterator[Finding]:
 
 
 def _unwell(facts: SegmentFacts) -> Iterator[Finding]:
-    """What only the kind can know, in its words: a stripe that waits, a replica that does not vote."""
+    """Problems that only the kind knows, in its words: a stripe that waits, a replica that does not vote."""
     if unwell := facts.unwell:
         yield Finding(
             topics=TOPICS,

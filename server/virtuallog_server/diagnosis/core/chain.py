@@ -1,4 +1,4 @@
-"""The register, who decides it, and the nodes: what all else rests on.                                               Pure."""
+"""Findings about the foundations of the log: the register, its members, and the nodes."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ TOPICS = (Topic.CHAIN,)
 SPARE_NODE: Final = "; a spare node takes its place after a minute, if there is one"
 
 
-def findings(picture: LogEvidence) -> list[Finding]:
-    """About the chain, the members of the MetaStore, each node, the kinds, the closed segments."""
+def findings(log: LogEvidence) -> list[Finding]:
+    """Findings about the chain, the members of the MetaStore, each node, the kinds, the closed segments."""
     return [
-        _shape(picture),
-        *_members(picture),
-        *_half_decided(picture),
-        *(finding for node in picture.nodes.values() for finding in _node(picture, node)),
-        *_levels(picture),
-        *(_untold(facts) for facts in picture.segments if not facts.evidence),
-        *(finding for facts in picture.segments if facts.segment.stop is not None for finding in _copies(facts)),
+        _shape(log),
+        *_members(log),
+        *_half_decided(log),
+        *(finding for node in log.nodes.values() for finding in _node(log, node)),
+        *_levels(log),
+        *(_untold(facts) for facts in log.segments if not facts.evidence),
+        *(finding for facts in log.segments if facts.segment.stop is not None for finding in _copies(facts)),
     ]
 
 
-def _shape(picture: LogEvidence) -> Finding:
-    chain = picture.register.chain
+def _shape(log: LogEvidence) -> Finding:
+    chain = log.register.chain
     last = "open" if chain.last.stop is None else f"closed at {chain.last.stop}"
     count = len(chain.segments)
     return Finding(
@@ -38,31 +38,31 @@ def _shape(picture: LogEvidence) -> Finding:
     )
 
 
-def _members(picture: LogEvidence) -> Iterator[Finding]:
-    if not picture.silent_members:
+def _members(log: LogEvidence) -> Iterator[Finding]:
+    if not log.silent_members:
         return
-    because = tuple(said(member.source, member.problem) for member in picture.silent_members)
-    if picture.spare_members < 0:
+    because = tuple(said(member.source, member.problem) for member in log.silent_members)
+    if log.spare_members < 0:
         yield Finding(
             topics=TOPICS,
             weight=Severity.TROUBLE,
-            statement=f"the chain cannot change: {members_text(picture)}, and a majority must",
+            statement=f"the chain cannot change: {members_text(log)}, and a majority must",
             because=because,
             next="start these nodes. Appends go on meanwhile, as long as the open loglet takes them",
         )
         return
-    then = f"it can lose {picture.spare_members} more" if picture.spare_members else "one more failure, and it cannot"
+    then = f"it can lose {log.spare_members} more" if log.spare_members else "one more failure, and it cannot"
     yield Finding(
         topics=TOPICS,
         weight=Severity.WEAK,
-        statement=f"the chain can change ({members_text(picture)}); {then}",
+        statement=f"the chain can change ({members_text(log)}); {then}",
         because=because,
         next="start them again, or let others decide: `virtuallog metastore members --set`",
     )
 
 
-def _half_decided(picture: LogEvidence) -> Iterator[Finding]:
-    accepted = [member.source for member in picture.members if member.facts.get("accepted")]
+def _half_decided(log: LogEvidence) -> Iterator[Finding]:
+    accepted = [member.source for member in log.members if member.facts.get("accepted")]
     if accepted:
         yield Finding(
             topics=TOPICS,
@@ -70,11 +70,11 @@ def _half_decided(picture: LogEvidence) -> Iterator[Finding]:
             statement="the next version of the register is on its way, or its proposer has died",
             because=(f"{listed(accepted)} {'has' if len(accepted) == 1 else 'have'} accepted it",),
             next="the next one to read the register completes it: "
-            + (f"{nodes_text(picture.living)} do so about once a second" if picture.living else "no node is there to"),
+            + (f"{nodes_text(log.living)} do so about once a second" if log.living else "no node is there to"),
         )
 
 
-def _node(picture: LogEvidence, node: NodeFacts) -> Iterator[Finding]:
+def _node(log: LogEvidence, node: NodeFacts) -> Iterator[Finding]:
     name = f"node {node.node}"
     if node.is_expected:
         yield _of_node(Severity.NOTE, f"{name} is expected", "start it with an empty data directory")
@@ -84,11 +84,11 @@ def _node(picture: LogEvidence, node: NodeFacts) -> Iterator[Finding]:
         yield _of_node(
             Severity.WEAK, f"{name} refuses a role", "docs/howto/operate.md says what each reason means", failure
         )
-    if not node.problem and node.version < picture.register.version:
+    if not node.problem and node.version < log.register.version:
         yield _of_node(
             Severity.NOTE,
-            f"{name} lags behind: it knows version {node.version} of the register, which is at {picture.register.version}",
-            f"it looks every {picture.look_seconds[0]:g} to {picture.look_seconds[1]:g} s; if this stays, it does not reach "
+            f"{name} lags behind: it knows version {node.version} of the register, which is at {log.register.version}",
+            f"it looks every {log.look_seconds[0]:g} to {log.look_seconds[1]:g} s; if this stays, it does not reach "
             "a majority of the MetaStore",
         )
     for text in node.healing:
@@ -99,13 +99,13 @@ def _of_node(weight: Severity, statement: str, then: str, *because: str) -> Find
     return Finding(topics=TOPICS, weight=weight, statement=statement, because=because, next=then)
 
 
-def _levels(picture: LogEvidence) -> Iterator[Finding]:
-    """Kinds that cannot be used yet, because some node would not know what they are."""
-    level = picture.register.level
-    for kind, since in sorted(picture.since.items()):
+def _levels(log: LogEvidence) -> Iterator[Finding]:
+    """Kinds that cannot be used yet, because some node would not know them."""
+    level = log.register.level
+    for kind, since in sorted(log.since.items()):
         if since <= level:
             continue
-        older = [node.node for node in picture.nodes.values() if node.problem or node.protocol < since]
+        older = [node.node for node in log.nodes.values() if node.problem or node.protocol < since]
         yield Finding(
             topics=TOPICS,
             weight=Severity.NOTE,
@@ -129,7 +129,7 @@ def _untold(facts: SegmentFacts) -> Finding:
 
 
 def _copies(facts: SegmentFacts) -> Iterator[Finding]:
-    """Closed segments: whether they can be read, and how much less would still do."""
+    """Findings about closed segments: readable or not, and the failures that they still survive."""
     segment = facts.segment
     if not facts.evidence:
         return

@@ -1,4 +1,4 @@
-"""From a picture to findings: everything that can be said about it, by topic.                                        Pure."""
+"""All conclusions from the evidence, by topic."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _BY_TOPIC: Final[Mapping[Topic, Callable[[LogEvidence], list[Finding]]]] = {
     Topic.TAIL: tail.findings,
     Topic.SEAL: seal.findings,
     Topic.TRIM: trim.findings,
-    Topic.DATABASE: lambda picture: database.findings(picture.database),
+    Topic.DATABASE: lambda log: database.findings(log.database),
 }
 
 
-def conclude(picture: LogEvidence) -> list[Finding]:
+def conclude(log: LogEvidence) -> list[Finding]:
     """All findings, in the order of the topics."""
-    return [finding for topic in Topic for finding in _BY_TOPIC[topic](picture)]
+    return [finding for topic in Topic for finding in _BY_TOPIC[topic](log)]

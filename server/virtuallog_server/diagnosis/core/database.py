@@ -1,7 +1,7 @@
-"""The database that stands on the log: which replicas its view counts on, and which nodes serve them.                  Pure.
+"""Findings about the database on the log: the replicas of its view, and the nodes that serve them.
 
-The log is kept for every replica of the view until that is ejected, and clients are served by those that run. So a replica that no
-node serves is told, with the node that should serve it, and what it lacks.
+The log is kept for every replica of the view until that is ejected, and clients are served by those that run. So a finding reports
+each replica that no node serves, with the node that should serve it, and the reason.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ TOPICS = (Topic.DATABASE,)
 
 @attrs.frozen(kw_only=True)
 class DatabaseFacts:
-    """What each node says of the database."""
+    """Answers of the nodes about the database."""
 
     register: Register
     answers: Mapping[NodeId, Outcome[DatabaseStatus]] = attrs.field(factory=dict)
-    """Of each node. An UnsupportedError: its config has no `[zookeeper]`."""
+    """Answer of each node. An UnsupportedError if its config has no `[zookeeper]`."""
 
     @property
     def replicas(self) -> Mapping[NodeId, DatabaseStatus]:
-        """Those that run, whatever their state."""
+        """Replicas that run, in any state."""
         return {node: answer for node, answer in self.answers.items() if not isinstance(answer, VirtualLogError)}
 
     @property
     def view(self) -> Sequence[str]:
-        """Names of the replicas that the log is kept for, as the replica has it that has applied most."""
+        """Names of the replicas that the log is kept for, from the replica that has applied most."""
         newest = max(self.replicas.values(), key=lambda status: status.cursor, default=DatabaseStatus(state=""))
         return [member.name for member in newest.members]
 
@@ -49,7 +49,7 @@ class DatabaseFacts:
 
 
 def findings(facts: DatabaseFacts | None) -> list[Finding]:
-    """About each replica of the view, and about the database as a whole. Nothing, where there is none."""
+    """Findings about each replica of the view, and about the database as a whole. Empty if there is none."""
     if facts is None or not (facts.register.database or facts.replicas):
         return []
     if not facts.replicas:
@@ -91,7 +91,7 @@ def _nobody(facts: DatabaseFacts) -> Finding:
 
 
 def _replica(facts: DatabaseFacts, name: str) -> Iterator[Finding]:
-    """What is wrong with one replica of the view."""
+    """Problems of one replica of the view."""
     node = node_of(name)
     entry, answer = facts.register.nodes.get(node), facts.answers.get(node, UnavailableError("it was not asked"))
     eject = f"`virtuallog database eject {name}`"
@@ -126,7 +126,7 @@ def _unserved(name: str, because: str, remedy: str) -> Finding:
 
 
 def problems(found: Sequence[Finding]) -> list[str]:
-    """Those that an operator has to do something about, each in one line."""
+    """Problems that an operator must solve, each in one line."""
     return [
         f"{finding.statement}{f' ({listed(finding.because)})' if finding.because else ''}"
         f"{f'. Next: {finding.next}' if finding.next else ''}"

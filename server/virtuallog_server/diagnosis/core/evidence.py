@@ -1,4 +1,4 @@
-"""All evidence of one moment, with what every conclusion needs of it.                                                Pure."""
+"""All evidence of one moment, with the values that every conclusion needs."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ NO_DIAGNOSIS: Final = "this kind says nothing about itself"
 
 @attrs.frozen(kw_only=True)
 class NodeFacts:
-    """What a node says of itself."""
+    """A node's answer about itself."""
 
     node: NodeId
     problem: str = ""
-    """Why it is of no use: it does not answer, or is not the one that the register means. Empty: it is there."""
+    """Reason why it is of no use: it does not answer, or is not the one that the register means. Empty if it is there."""
     is_expected: bool = False
-    """The register waits for a new data directory in its place."""
+    """True if the register waits for a new data directory in its place."""
     boot: int = 0
     version: int = 0
-    """Of the register, as it knows it; 0: it knows none."""
+    """Version of the register, as the node knows it. 0 if it knows none."""
     protocol: int = 0
     roles: frozenset[str] = frozenset()
     failures: tuple[str, ...] = ()
@@ -35,18 +35,18 @@ class NodeFacts:
 
 
 def said(source: str, problem: str) -> str:
-    """Whose problem it is, said once: the errors of a node begin with its name."""
+    """A problem with its source, named once: the errors of a node begin with its name."""
     return problem if problem.startswith(source) else f"{source}: {problem}"
 
 
 @attrs.frozen(kw_only=True)
 class SegmentFacts:
-    """A segment, and what its loglet says."""
+    """A segment, and the answers of its loglet."""
 
     segment: Segment
     evidence: tuple[Evidence, ...] = ()
     problem: str = ""
-    """Why there is none; then none of the conclusions about the loglet can be drawn."""
+    """Reason why there is no evidence. Then no conclusion about the loglet is possible."""
 
     @property
     def parts(self) -> Sequence[Evidence]:
@@ -54,7 +54,7 @@ class SegmentFacts:
 
     @property
     def groups(self) -> Sequence[Sequence[Evidence]]:
-        """Parts that have the same: all, unless the loglet consists of others ("stripe 1, node 3")."""
+        """Parts with the same content: all, unless the loglet consists of others ("stripe 1, node 3")."""
         found: dict[str, list[Evidence]] = {}
         for part in self.parts:
             found.setdefault(part.source.rpartition(", ")[0], []).append(part)
@@ -66,27 +66,27 @@ class SegmentFacts:
 
     @property
     def silent(self) -> Sequence[Evidence]:
-        """Those that did not answer."""
+        """Parts that did not answer."""
         return [part for part in self.parts if part.problem and not part.facts.keys() - {"node"}]
 
     @property
     def unwell(self) -> Sequence[Evidence]:
-        """Those that answered, and have a problem. A full disk is none: it matters only to whoever appends (`full`)."""
+        """Parts that answered, and have a problem. A full disk does not count: it matters to appends only (`full`)."""
         return [part for part in self.parts if part.problem and part not in self.silent and part not in self.full]
 
     @property
     def full(self) -> Sequence[Evidence]:
-        """Those without room for more."""
+        """Parts without room for more."""
         return [part for part in self.parts if part.facts.get("full")]
 
     @property
     def spare(self) -> int | None:
-        """See `virtuallog.contract.diagnosis`; None: the kind does not say."""
+        """Number of further failures that the loglet survives (`virtuallog.contract.diagnosis`). None if the kind does not say."""
         return self.together.get("spare")
 
     @property
     def remedy(self) -> str:
-        """What a person does about those that do not answer or are damaged; empty: nodes of ours can do nothing."""
+        """Action of an operator for silent or damaged parts. Empty if nodes of the cluster can be repaired as usual."""
         if self.spare is not None:
             return "start what is silent"
         if any("release_at_ms" in part.facts for part in self.parts):
@@ -95,11 +95,11 @@ class SegmentFacts:
 
     @property
     def is_reachable(self) -> bool:
-        """Whether enough answer for a seal and a tail."""
+        """True if enough parts answer for a seal and a tail."""
         return self.together.get("tail") is not None if self.spare is None else self.spare >= 0
 
     def position(self, fact: str) -> LogPosition | None:
-        """An offset that they agree on, as a position, within the segment."""
+        """An offset that the parts agree on, as a position, within the segment."""
         offset = self.together.get(fact)
         if offset is None:
             return None
@@ -113,41 +113,41 @@ class SegmentFacts:
         return f"{answering} of {len(self.parts)} {'answers' if answering == 1 else 'answer'}"
 
     def says(self, parts: Sequence[Evidence]) -> tuple[str, ...]:
-        """Their problems, one by one."""
+        """Problems of the parts, one by one."""
         return tuple(said(part.source, part.problem) for part in parts)
 
     @property
     def committed(self) -> LogPosition:
-        """Below it everything is part of the log, as far as anybody who answers knows."""
+        """Position below which everything is part of the log, as far as the answering parts know."""
         known = max((part.facts.get("known_tail", 0) for part in self.parts), default=0)
         return max(self.segment.start, self.segment.position(known))
 
 
 @attrs.frozen(kw_only=True)
 class LogEvidence:
-    """See above."""
+    """The evidence about a log."""
 
     register: Register
-    """The newest that anybody has shown."""
+    """The newest register in all answers."""
     nodes: Mapping[NodeId, NodeFacts]
-    """Of each node in its table."""
+    """Each node in the register's table."""
     members: tuple[Evidence, ...] = ()
-    """What each member of the MetaStore says (`SupportsRegisterDiagnosis`)."""
+    """Answers of the MetaStore's members (`SupportsRegisterDiagnosis`)."""
     segments: tuple[SegmentFacts, ...] = ()
-    """All of the chain, oldest first."""
+    """All segments of the chain, oldest first."""
     since: Mapping[str, int] = attrs.field(factory=dict)
-    """From which level of the cluster on a kind may be used, of those that are installed here."""
+    """Installed kind -> level of the cluster from which it may be used."""
     database: DatabaseFacts | None = None
-    """What each node says of the database; None: they were not asked."""
+    """Answers about the database. None if the nodes were not asked."""
     now_ms: int = 0
     look_seconds: tuple[float, float] = (0.0, 0.0)
-    """Between two looks of a node's watchdog at the open loglet, at least and at most."""
+    """Time between two looks of a node's watchdog at the open loglet, least and most."""
     grace_seconds: tuple[float, float] = (0.0, 0.0)
-    """How long it then waits for whoever began a change."""
+    """Time that it then waits for the node that began a change, least and most."""
 
     @property
     def active(self) -> SegmentFacts | None:
-        """The open segment; None: the log is closed."""
+        """The open segment. None if the log is closed."""
         return next((facts for facts in self.segments if facts.segment.stop is None), None)
 
     @property
@@ -165,5 +165,5 @@ class LogEvidence:
 
     @property
     def spare_members(self) -> int:
-        """How many of the members that answer could fail as well, and the chain could still change; below 0: it cannot now."""
+        """Number of further members that could fail while the chain can still change. Below 0 it cannot change now."""
         return len(self.members) - len(self.silent_members) - (len(self.members) // 2 + 1)

@@ -1,4 +1,4 @@
-"""What was found out, as one sentence with reasons and a next step.                                                  Pure."""
+"""A finding: one sentence with reasons and a next step."""
 
 from __future__ import annotations
 
@@ -11,49 +11,49 @@ from virtuallog.contract.chain import SegmentId
 
 
 class Topic(enum.Enum):
-    """What is asked about."""
+    """Topics of findings."""
 
     CHAIN = "chain"
     """The register, its members, the nodes."""
     APPEND = "append"
     TAIL = "tail"
     SEAL = "seal"
-    """Whether the open loglet is sealed, could be sealed, has a successor."""
+    """The open loglet: sealed or not, sealable or not, its successor."""
     TRIM = "trim"
     DATABASE = "database"
     """Its replicas, and the nodes that serve them."""
 
 
 class Severity(enum.IntEnum):
-    """How bad it is."""
+    """Severity of a finding."""
 
     WELL = 0
     """As it should be."""
     NOTE = 1
-    """Worth knowing; nobody has to do anything."""
+    """Worth knowing; needs no action."""
     WEAK = 2
-    """It works, and has less to lose than it was made for."""
+    """It works, and survives fewer failures than planned."""
     TROUBLE = 3
     """Something does not work now."""
 
 
 @attrs.frozen(kw_only=True)
 class Finding:
-    """See above."""
+    """One finding."""
 
     topics: tuple[Topic, ...]
-    """It is shown with the first one, and found by any."""
+    """It is shown under the first topic, and selected by any."""
     weight: Severity
     statement: str
     because: tuple[str, ...] = ()
-    """What was seen, and who said so."""
+    """Observations, with their sources."""
     next: str = ""
-    """Who will do what, and when, or what somebody should do; empty: nothing."""
+    """Next step: what nodes will do, and when, or what an operator should do. Empty if nothing."""
     segment: SegmentId | None = None
 
 
 def chosen(findings: Iterable[Finding], topic: Topic | None, segment: SegmentId | None) -> list[Finding]:
-    """Those about a topic or a segment; all, if neither is given."""
+    """The findings about a topic or a segment. All if neither is given."""
     return [
         finding
         for finding in findings
@@ -62,7 +62,7 @@ def chosen(findings: Iterable[Finding], topic: Topic | None, segment: SegmentId 
 
 
 def all_well(findings: Iterable[Finding]) -> bool:
-    """Whether nothing is amiss. A log that was closed on purpose is as somebody wanted it."""
+    """True if nothing is amiss. A log that was closed on purpose is well."""
     return all(finding.weight <= Severity.NOTE for finding in findings)
 
 

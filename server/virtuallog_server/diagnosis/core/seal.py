@@ -1,4 +1,4 @@
-"""Whether the open loglet is sealed, by whom, whether it could be, and what comes then.                              Pure."""
+"""Findings about the seal of the open loglet: sealed or not, by which node, sealable or not, and what follows."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from virtuallog_server.diagnosis.core.recovery import repair_forecast
 
 TOPICS: Final[tuple[Topic, ...]] = (Topic.SEAL,)
 BOTH: Final[tuple[Topic, ...]] = (Topic.APPEND, Topic.SEAL)
-"""Of what appends wait for as well."""
+"""Topics of findings that concern appends as well."""
 
 
-def findings(picture: LogEvidence) -> list[Finding]:
-    """About the open segment, if there is one: of closed ones the chain has the last word."""
-    facts = picture.active
+def findings(log: LogEvidence) -> list[Finding]:
+    """Findings about the open segment, if there is one. The chain decides about closed ones."""
+    facts = log.active
     if facts is None:
-        return [_closed(picture)]
+        return [_closed(log)]
     if not facts.evidence:
         return []
     if not facts.is_reachable:
         return [_unreachable(facts)]
-    return [_bit(picture, facts), *_endurance(facts)]
+    return [_bit(log, facts), *_endurance(facts)]
 
 
-def _closed(picture: LogEvidence) -> Finding:
-    last = picture.register.chain.last
+def _closed(log: LogEvidence) -> Finding:
+    last = log.register.chain.last
     return Finding(
         topics=BOTH,
         weight=Severity.NOTE,
         statement=f"the log is closed at {last.stop}, on purpose: appends are refused",
-        because=(f"version {picture.register.version} of the register has no open segment",),
+        because=(f"version {log.register.version} of the register has no open segment",),
         next="no watchdog continues it; `virtuallog reconfigure --to KIND` does, at the same position",
         segment=last.id,
     )
@@ -50,7 +50,7 @@ def _unreachable(facts: SegmentFacts) -> Finding:
     )
 
 
-def _bit(picture: LogEvidence, facts: SegmentFacts) -> Finding:
+def _bit(log: LogEvidence, facts: SegmentFacts) -> Finding:
     said = [part.source for part in facts.parts if part.facts.get("sealed")]
     because = (
         (f"sealed: {listed(said)}; of {len(facts.parts)}",) if said else (f"nobody of {len(facts.parts)} is sealed",)
@@ -61,11 +61,11 @@ def _bit(picture: LogEvidence, facts: SegmentFacts) -> Finding:
         case True:
             weight = Severity.TROUBLE
             what = "a change is half done, and appends wait: the open loglet is sealed, and has no successor"
-            then = repair_forecast(picture, facts)
+            then = repair_forecast(log, facts)
         case _:
             weight = Severity.WEAK
             what = "a seal has reached a part of the open loglet: a change is under way, or was given up"
-            then = f"appends may still be taken. Whoever checks the tail completes the seal; then {repair_forecast(picture, facts)}"
+            then = f"appends may still be taken. Whoever checks the tail completes the seal; then {repair_forecast(log, facts)}"
     return Finding(
         topics=BOTH if weight else TOPICS,
         weight=weight,
@@ -77,7 +77,7 @@ def _bit(picture: LogEvidence, facts: SegmentFacts) -> Finding:
 
 
 def _endurance(facts: SegmentFacts) -> list[Finding]:
-    """One more failure, and then?"""
+    """The effect of one more failure."""
     if not facts.silent or facts.spare is None:
         return []
     if facts.spare:

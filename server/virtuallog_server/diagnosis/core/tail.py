@@ -1,4 +1,4 @@
-"""Where the log ends, and who says so.                                                                               Pure."""
+"""Findings about the end of the log, with their sources."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from virtuallog_server.diagnosis.core.recovery import repair_forecast
 TOPICS = (Topic.TAIL,)
 
 
-def findings(picture: LogEvidence) -> list[Finding]:
-    """About the end of the log."""
-    facts = picture.active
+def findings(log: LogEvidence) -> list[Finding]:
+    """Findings about the end of the log."""
+    facts = log.active
     if facts is None:
-        stop = picture.register.chain.last.stop
-        because = (f"version {picture.register.version} of the register has closed the log there",)
+        stop = log.register.chain.last.stop
+        because = (f"version {log.register.version} of the register has closed the log there",)
         return [
             Finding(topics=TOPICS, weight=Severity.WELL, statement=f"the tail is {stop}, for good", because=because)
         ]
@@ -23,7 +23,7 @@ def findings(picture: LogEvidence) -> list[Finding]:
     tail = facts.position("tail")
     if tail is None or not facts.is_reachable:
         return [_unknown(facts)]
-    return [_known(picture, facts, tail), *_undecided(picture, facts, tail)]
+    return [_known(log, facts, tail), *_undecided(log, facts, tail)]
 
 
 def _unknown(facts: SegmentFacts) -> Finding:
@@ -37,7 +37,7 @@ def _unknown(facts: SegmentFacts) -> Finding:
     )
 
 
-def _known(picture: LogEvidence, facts: SegmentFacts, tail: int) -> Finding:
+def _known(log: LogEvidence, facts: SegmentFacts, tail: int) -> Finding:
     by, segment = facts.together.get("by", ()), facts.segment.id
     seen = [f"{listed(by)} {'has' if len(by) == 1 else 'have'} everything below; {facts.counted()}"] if by else []
     if hole := facts.together.get("first hole"):
@@ -49,7 +49,7 @@ def _known(picture: LogEvidence, facts: SegmentFacts, tail: int) -> Finding:
             weight=Severity.TROUBLE,
             statement=f"the open loglet ends at {tail}, sealed; the tail of the log is told once it has a successor",
             because=because,
-            next=repair_forecast(picture, facts),
+            next=repair_forecast(log, facts),
             segment=segment,
         )
     return Finding(
@@ -57,7 +57,7 @@ def _known(picture: LogEvidence, facts: SegmentFacts, tail: int) -> Finding:
     )
 
 
-def _undecided(picture: LogEvidence, facts: SegmentFacts, tail: int) -> list[Finding]:
+def _undecided(log: LogEvidence, facts: SegmentFacts, tail: int) -> list[Finding]:
     undecided = facts.together.get("undecided", 0)
     if not undecided:
         return []
@@ -69,7 +69,7 @@ def _undecided(picture: LogEvidence, facts: SegmentFacts, tail: int) -> list[Fin
             because=tuple(
                 f"{part.source} has more" for part in facts.parts if part.facts.get("tail", 0) > facts.together["tail"]
             ),
-            next=f"if they stay, nobody orders any more: {repair_forecast(picture, facts)}",
+            next=f"if they stay, nobody orders any more: {repair_forecast(log, facts)}",
             segment=facts.segment.id,
         )
     ]

@@ -1,4 +1,4 @@
-"""Where the log begins, and what stands in the way of a trim.                                                        Pure."""
+"""Findings about the beginning of the log, and obstacles to a trim."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from virtuallog_server.diagnosis.core.finding import Finding, Severity, Topic, l
 TOPICS = (Topic.TRIM,)
 
 
-def findings(picture: LogEvidence) -> list[Finding]:
-    """About the log as a whole, then segment by segment."""
-    return [_start(picture), *(finding for facts in picture.segments for finding in _of_segment(picture, facts))]
+def findings(log: LogEvidence) -> list[Finding]:
+    """Findings about the log as a whole, then segment by segment."""
+    return [_start(log), *(finding for facts in log.segments for finding in _of_segment(log, facts))]
 
 
-def _start(picture: LogEvidence) -> Finding:
-    start = picture.register.chain.start
-    trimmed = {facts.segment.id: point for facts in picture.segments if (point := _trim_point(facts)) is not None}
+def _start(log: LogEvidence) -> Finding:
+    start = log.register.chain.start
+    trimmed = {facts.segment.id: point for facts in log.segments if (point := _trim_point(facts)) is not None}
     because = [f"the chain starts at {start}"]
     because += [f"segment {segment} is trimmed up to {point}" for segment, point in trimmed.items()]
     point = max(trimmed.values(), default=start)
@@ -26,12 +26,12 @@ def _start(picture: LogEvidence) -> Finding:
 
 
 def _trim_point(facts: SegmentFacts) -> int | None:
-    """Up to where it is trimmed; None: nothing of it is, wherever it starts."""
+    """Position up to which the segment is trimmed. None if nothing of it is."""
     point = facts.position("trim")
     return point if point is not None and point > facts.segment.start else None
 
 
-def _of_segment(picture: LogEvidence, facts: SegmentFacts) -> Iterator[Finding]:
+def _of_segment(log: LogEvidence, facts: SegmentFacts) -> Iterator[Finding]:
     if not facts.evidence:
         return
     if not facts.is_reachable:
@@ -39,13 +39,13 @@ def _of_segment(picture: LogEvidence, facts: SegmentFacts) -> Iterator[Finding]:
     elif facts.together.get("trim") is not None:
         yield from _uneven(facts)
         yield from _leftover(facts)
-    yield from _kept(picture, facts)
+    yield from _kept(log, facts)
 
 
 def _blocked(facts: SegmentFacts) -> Finding:
     segment = facts.segment
     cause = f"cannot be done: too few servers of segment {segment.id} answer"
-    if facts.spare is None:  # an archive without its manifest can be trimmed, as long as nodes keep what is in it
+    if facts.spare is None:  # an archive without its manifest can be trimmed, as long as nodes keep the entries in it
         cause = f"may fail: not all of segment {segment.id} ({segment.kind}) is there"
     return Finding(
         topics=TOPICS,
@@ -58,7 +58,7 @@ def _blocked(facts: SegmentFacts) -> Finding:
 
 
 def _uneven(facts: SegmentFacts) -> Iterator[Finding]:
-    """Some have trimmed more than a majority has, some less."""
+    """Parts of a segment that have trimmed more than a majority, or less."""
     for group in facts.groups:
         trims = sorted((part.facts["trim"] for part in group if "trim" in part.facts), reverse=True)
         majority = len(group) // 2 + 1
@@ -103,17 +103,17 @@ def _leftover(facts: SegmentFacts) -> Iterator[Finding]:
         )
 
 
-def _kept(picture: LogEvidence, facts: SegmentFacts) -> Iterator[Finding]:
+def _kept(log: LogEvidence, facts: SegmentFacts) -> Iterator[Finding]:
     for part in facts.evidence:
         until = part.facts.get("release_at_ms")
         if until is None:
             continue
-        over = until <= picture.now_ms
+        over = until <= log.now_ms
         yield Finding(
             topics=TOPICS,
             weight=Severity.NOTE,
             statement=f"nodes keep a copy of their own of segment {facts.segment.id}, beside the {facts.segment.kind}",
-            because=("its time is over" if over else f"it is kept for {_duration(until - picture.now_ms)} more",),
+            because=("its time is over" if over else f"it is kept for {_duration(until - log.now_ms)} more",),
             next="a node releases it when it looks next"
             if over
             else "a node releases it then; nobody has to do anything",

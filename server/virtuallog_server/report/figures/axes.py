@@ -1,7 +1,7 @@
-"""Axes: where a value lies between the ends of a picture, and which values get a number beside it.             Pure.
+"""Axes: the place of a value between the ends of a figure, and the values with a number beside them.
 
-Numbers stand at 1, 2 and 5 times powers of ten. A linear axis of a quantity begins at zero, since a picture that cuts that off
-makes small differences look large; a logarithmic one must be labelled as such by whoever uses it.
+Numbers stand at 1, 2 and 5 times powers of ten. A linear axis of a quantity begins at zero, since a figure without the zero makes
+small differences look large. A logarithmic axis must be labelled as such by its user.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import attrs
 
 LADDER: Final = (1, 2, 5, 10)
 DECADES_MIN: Final = 2
-"""A logarithmic axis over less than that has numbers between the powers of ten, too."""
+"""A logarithmic axis over fewer decades has numbers between the powers of ten, too."""
 
 
 @attrs.frozen
 class Axis:
-    """From `low` to `high`."""
+    """An axis from `low` to `high`."""
 
     low: float
     high: float
     is_logarithmic: bool = False
     ticks: tuple[float, ...] = ()
-    """Values that get a number, ascending, all on the axis."""
+    """Values with a number, ascending, all on the axis."""
 
     def __attrs_post_init__(self) -> None:
         assert self.low < self.high
@@ -33,14 +33,14 @@ class Axis:
 
     @classmethod
     def exactly_to(cls, high: float, steps: int = 8) -> Axis:
-        """Linear from 0 to just `high`, such as the time of a run."""
+        """A linear axis from 0 to exactly `high`, such as the time of a run."""
         high = high if high > 0 else 1.0
         step = _nice_step(high / steps)
         return cls(0.0, high, ticks=tuple(step * number for number in range(int(high / step + 1e-9) + 1)))
 
     @classmethod
     def above_zero(cls, values: Iterable[float], steps: int = 4) -> Axis:
-        """Linear from 0 to a round number that none of the values exceeds."""
+        """A linear axis from 0 to a round number that no value exceeds."""
         high = max(values, default=0.0) or 1.0
         step = _nice_step(high / steps)
         count = math.ceil(high / step - 1e-9)
@@ -48,7 +48,7 @@ class Axis:
 
     @classmethod
     def logarithmic(cls, values: Iterable[float]) -> Axis:
-        """Between round numbers that enclose all values above 0."""
+        """A logarithmic axis between round numbers that enclose all values above 0."""
         positive = [value for value in values if value > 0] or [1.0]
         low, high = _rung_below(min(positive)), _rung_above(max(positive))
         if low >= high:
@@ -58,7 +58,7 @@ class Axis:
         return cls(low, high, is_logarithmic=True, ticks=tuple(decades if len(decades) > DECADES_MIN else rungs))
 
     def share(self, value: float) -> float:
-        """How far along the axis `value` lies, from 0 to 1; what is off the axis lies at its end."""
+        """Place of `value` on the axis, from 0 to 1. Values off the axis lie at its ends."""
         if self.is_logarithmic:
             value = max(value, self.low)
             share = math.log(value / self.low) / math.log(self.high / self.low)
@@ -99,5 +99,5 @@ def _is_decade(value: float) -> bool:
 
 
 def _round(value: float) -> float:
-    """Without what floating point has left at the end: 0.30000000000000004."""
+    """Remove the rest of floating-point arithmetic: 0.30000000000000004."""
     return float(f"{value:.6g}")

@@ -1,7 +1,7 @@
-"""Bars and lines over time or over names: how much of what, beside each other.                                      Pure.
+"""Bars and lines over time or over names, beside each other.
 
-`Bars` has a row for each name, with a bar as long as its value: text stays text, so it is legible on a phone and can be copied.
-`Columns` stands on a time axis: columns that are stacked, one colour for each kind, or a line for each name.
+`Bars` has a row for each name, with a bar as long as its value. Text stays text, so it is legible on a phone and can be copied.
+`Columns` stands on a time axis: stacked columns with one colour for each kind, or a line for each name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Bar:
     name: str
     value: float
     text: str
-    """The value as people read it, with its unit."""
+    """The value for readers, with its unit."""
     tone: Tone = "blue"
 
 
@@ -37,7 +37,7 @@ class Bars:
     bars: Sequence[Bar]
 
     def percent(self, bar: Bar) -> str:
-        """The length of a bar, as CSS wants it; the longest one is as long as there is room."""
+        """Length of a bar, in CSS. The longest one takes all the room."""
         longest = max((each.value for each in self.bars), default=0.0)
         return f"{100 * bar.value / longest if longest > 0 else 0:.2f}%"
 
@@ -57,12 +57,12 @@ class Columns:
     part: ClassVar = "columns"
 
     title: str
-    """With the unit."""
+    """Title, with the unit."""
     x: Axis
     labels: Sequence[Label]
     series: Sequence[Series]
     width: float | None = None
-    """Of a column, on the horizontal axis. Columns of several series at the same place stand on each other."""
+    """Width of a column on the horizontal axis. None for lines. Columns of several series at the same place are stacked."""
     y: Axis = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -72,7 +72,7 @@ class Columns:
 
     @property
     def drawn(self) -> Sequence[Drawn]:
-        """What stands in it."""
+        """The series with their paths."""
         if self.width is None:
             return [(series, "line", line(series.points, self.x, self.y)) for series in self.series]
         tops = _stacked(self.series)
@@ -82,7 +82,7 @@ class Columns:
         ]
 
     def percent(self, at: float) -> str:
-        """Where on the horizontal axis, as CSS wants it."""
+        """Place on the horizontal axis, in CSS."""
         return f"{100 * self.x.share(at):.2f}%"
 
     def _columns(self, points: Points, tops: Points, width: float) -> str:
@@ -94,7 +94,7 @@ class Columns:
 
 
 def _stacked(series: Sequence[Series]) -> list[list[tuple[float, float]]]:
-    """The tops of columns that stand on those of the series before."""
+    """Tops of columns that stand on those of the series before."""
     heights: dict[float, float] = {}
     found = []
     for each in series:

@@ -1,4 +1,4 @@
-"""The picture of a chain: a block for each segment, from the start of the log to its tail.                          Pure."""
+"""The diagram of a chain: a block for each segment, from the start of the log to its tail."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from virtuallog_server.report.figures.palette import Tone
 
 @attrs.frozen(kw_only=True)
 class Block:
-    """A segment, or what was trimmed."""
+    """A segment, or a trimmed range."""
 
     kind: str
     tone: Tone
@@ -20,15 +20,15 @@ class Block:
     stop: int | None
     """None while it takes appends."""
     servers: str
-    """Where it is, in a few words."""
+    """The servers, in a few words."""
     details: Sequence[tuple[str, str]] = ()
-    """Shown when the reader points at it."""
+    """Details, shown when the reader points at the block."""
     is_gone: bool = False
-    """Trimmed: only the place of it is left."""
+    """True if the range is trimmed."""
 
     @property
     def range(self) -> str:
-        """The positions as people write them."""
+        """The positions, for readers."""
         return f"{self.start:,} …" if self.stop is None else f"{self.start:,} to {self.stop - 1:,}"
 
 

@@ -1,4 +1,4 @@
-"""Which colour means what, on pages and pictures alike. The page's own shades for light and dark are in its style sheet."""
+"""Colours and their meaning, on pages and pictures alike. The page's own shades for light and dark are in its style sheet."""
 
 from __future__ import annotations
 
@@ -16,4 +16,9 @@ PAINT: Final[dict[Tone, str]] = {
     "red": "#cf3030",
     "grey": "#7b8494",
 }
-"""On white; the same as in style.css."""
+"""Colours on white; the same as in page.css."""
+
+
+def tone_of(kind: str) -> Tone:
+    """The tone of a kind of loglet. Kinds of other packages share one."""
+    return KINDS.get(kind, "teal")

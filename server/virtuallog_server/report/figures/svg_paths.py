@@ -1,8 +1,8 @@
-"""Turns series of points into paths of SVG.                                                                   Pure.
+"""Paths of SVG from series of points.
 
-A path lives in a square of `SIDE` by `SIDE` units, which the page stretches to the room there is; lines keep their width
-meanwhile, and text stands outside as HTML, so that nothing becomes illegible on a phone. A point without a value is a hole:
-no line leads across it, as nobody knows what was there. A point between two holes is a dot.
+A path lives in a square of `SIDE` by `SIDE` units, which the page stretches to the available room. Lines keep their width, and text
+stands outside as HTML, so that everything is legible on a phone. A point without a value is a hole: no line leads across it, as the
+value there is unknown. A point between two holes is a dot.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from virtuallog_server.report.figures.axes import Axis
 
 SIDE: Final = 1000
 Points: TypeAlias = Sequence[tuple[float, float | None]]
-"""x, ascending, and y; None: no value, a hole."""
+"""x, ascending, and y. None for a hole."""
 
 
 def line(points: Points, x: Axis, y: Axis) -> str:
@@ -46,7 +46,7 @@ def _stroke(run: Sequence[tuple[float, float]], x: Axis, y: Axis) -> str:
 
 
 def _runs(points: Iterable[tuple[float, float | None]], *, reach: bool = False) -> Iterator[list[tuple[float, float]]]:
-    """The stretches without a hole; with `reach` each goes on to where the hole begins."""
+    """The runs without a hole. With `reach` each continues to where the hole begins."""
     run: list[tuple[float, float]] = []
     for at, value in points:
         if value is not None:
@@ -67,5 +67,5 @@ def _up(value: float, y: Axis) -> str:
 
 
 def _short(value: float) -> str:
-    """A tenth of a unit is less than any screen shows."""
+    """A coordinate, to a tenth of a unit: less than any screen shows."""
     return f"{value:.1f}".removesuffix(".0")

@@ -1,7 +1,7 @@
-"""What happened over time: rows over one time axis, with a line through all of them for each thing that was done.      Pure.
+"""A timeline: rows over one time axis, with a line through all of them for each event.
 
-A band is a row of coloured blocks: which loglet was active, or the phases of a reconfiguration. A chart has an axis and series
-of points. `places` puts the marks' badges so that none covers another.
+A band is a row of coloured blocks: the active loglets, or the phases of a reconfiguration. A chart has an axis and series of points.
+`places` puts the marks' badges so that none covers another.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from virtuallog_server.report.figures.palette import Tone
 from virtuallog_server.report.figures.svg_paths import Points, area, line
 
 BADGE_SHARE: Final = 0.06
-"""Of the width: what a badge takes on a phone."""
+"""Width of a badge on a phone, as a share of the whole."""
 
 
 @attrs.frozen(kw_only=True)
@@ -28,7 +28,7 @@ class Span:
     label: str
     tone: Tone
     details: str = ""
-    """Shown when the reader points at it."""
+    """Details, shown when the reader points at the block."""
 
 
 @attrs.frozen(kw_only=True)
@@ -47,7 +47,7 @@ class Series:
     tone: Tone
     points: Points
     shape: Literal["line", "area"] = "line"
-    """An area is for what holds from one point to the next, such as a rate; its last point only ends it."""
+    """"area" for values that hold from one point to the next, such as a rate; the last point only ends it."""
 
 
 Drawn: TypeAlias = tuple[Series, str, str]
@@ -59,7 +59,7 @@ class Chart:
     """A row with an axis of values."""
 
     title: str
-    """With the unit, and with 'log scale' if it is one."""
+    """Title, with the unit, and with 'log scale' for a logarithmic axis."""
     y: Axis
     series: Sequence[Series]
 
@@ -71,25 +71,25 @@ class Chart:
 
 @attrs.frozen(kw_only=True)
 class Mark:
-    """Something that was done."""
+    """An event."""
 
     at: float
     badge: str
-    """A number or a letter; also names the row `#mark-BADGE` of a table on the page that says more."""
+    """A number or a letter. It also names the row `#mark-BADGE` of a table on the page with details."""
     label: str
     group: str
-    """What sort of thing it is, such as 'swap'."""
+    """Kind of the event, such as 'swap'."""
     tone: Tone
 
 
 @attrs.frozen(kw_only=True)
 class Timeline:
-    """The rows, from above."""
+    """The rows, from the top."""
 
     part: ClassVar = "timeline"
 
     seconds: float
-    """How long it took: the length of the time axis."""
+    """Duration: the length of the time axis."""
     bands: Sequence[Band] = ()
     charts: Sequence[Chart] = ()
     marks: Sequence[Mark] = ()
@@ -100,26 +100,26 @@ class Timeline:
         object.__setattr__(self, "x", Axis.exactly_to(self.seconds))
 
     def percent(self, at: float) -> str:
-        """Where on the time axis, as CSS wants it."""
+        """Place on the time axis, in CSS."""
         return f"{100 * self.x.share(at):.2f}%"
 
     def width(self, span: Span) -> str:
         return f"{100 * (self.x.share(span.stop) - self.x.share(span.start)):.2f}%"
 
     def drawn(self, chart: Chart) -> Sequence[Drawn]:
-        """What stands in a chart."""
+        """The series of a chart with their paths."""
         return [
             (series, series.shape, {"line": line, "area": area}[series.shape](series.points, self.x, chart.y))
             for series in chart.series
         ]
 
     def lane(self, mark: Mark) -> int:
-        """The row of badges that a mark's is in, 0 for the lowest."""
+        """The row of a mark's badge, 0 for the lowest."""
         return self._lanes()[self.marks.index(mark)]
 
     @property
     def lanes(self) -> int:
-        """How many rows of badges there are."""
+        """Number of rows of badges."""
         return max(self._lanes(), default=-1) + 1
 
     def _lanes(self) -> list[int]:
@@ -133,7 +133,7 @@ class Timeline:
         return lanes
 
     def plain(self) -> Mapping[str, Any]:
-        """For the crosshair: what it tells about each time."""
+        """Values for the crosshair at each time."""
         return {
             "seconds": self.seconds,
             "spans": [[span.start, span.stop, span.label] for band in self.bands[:1] for span in band.spans],

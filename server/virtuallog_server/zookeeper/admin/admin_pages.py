@@ -1,8 +1,8 @@
 """ZooKeeper's admin pages, /commands/NAME, as a Starlette application: four-letter words for programs that speak HTTP and JSON.
 
-Each answer has the fields `command` (the name that was asked for) and `error` (null, or why there is nothing else). They only tell:
-ZooKeeper's pages that change something (stat_reset, set_trace_mask, restore, shed_connections) and those about its snapshot files are
-not here; the commands `virtuallog` and the console of the node are.
+Each answer has the fields `command` (the requested name) and `error` (null, or the reason why there is nothing else). They change
+nothing: ZooKeeper's pages that do (stat_reset, set_trace_mask, restore, shed_connections) and those about its snapshot files are
+missing here. Use the commands of `virtuallog` and the console of the node instead. Needs the extra `console`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ NOT_SERVING: Final = "This ZooKeeper instance is not currently serving requests"
 
 @attrs.frozen
 class AdminPages:
-    """Serve `application()` with `virtuallog_server.process.console.http_server.HttpServer`.
+    """The pages of one server. Serve `application()` with `virtuallog_server.process.console.http_server.HttpServer`.
 
     Args:
-        facts: about the server, now.
+        facts: returns the present facts about the server.
     """
 
     _facts: Callable[[], ServerFacts]

@@ -1,7 +1,7 @@
-"""What four-letter words and admin pages tell of a server, as one value.                                          Pure.
+"""Facts about a server for four-letter words and admin pages, as one value.
 
-Whoever answers asks for it anew each time; taking it costs a pass over the connections, but none over the tree or the watches. `words.py` makes text
-of it, `admin.py` JSON.
+Each answer takes them anew. That costs a pass over the connections, but none over the tree or the watches.
+`four_letter_words.py` makes text of them, `admin_pages.py` JSON.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from typing import Final, Protocol
 import attrs
 
 VERSION: Final = "3.8.0"
-"""Of the protocol. Clients compare it (kazoo does), so it says ZooKeeper's number and not ours."""
+"""Version of the protocol. Clients compare it (kazoo does), so it is ZooKeeper's number and not ours."""
 BUILD: Final = "virtuallog, built on no date in particular"
 """Programs look for the words `built on`."""
 
 
 class Mode(enum.Enum):
-    """What a server is for its clients. No server of the database has a vote in the log; one is called leader because programs
-    that watch an ensemble look for exactly one."""
+    """The mode of a server for its clients. No server of the database has a vote in the log; one is called leader because programs
+    that watch an ensemble look for exactly one.
+    """
 
     LEADER = "leader"
     FOLLOWER = "follower"
@@ -29,8 +30,9 @@ class Mode(enum.Enum):
 
 
 LISTED_MAX: Final = 1000
-"""Sessions, ephemerals, watches and connections that a word lists. Any connection may ask, without a session, and there may be hundreds of
-thousands; the counts beside them are of all."""
+"""Most sessions, ephemerals, watches and connections that a word lists. Any connection may ask, without a session, and there may
+be hundreds of thousands. The counts beside them are complete.
+"""
 
 
 @attrs.frozen(kw_only=True)
@@ -38,25 +40,25 @@ class ConnectionFacts:
     """One connection."""
 
     address: str
-    """host:port of the other side."""
+    """host:port of the peer."""
     session: int = 0
-    """0: none yet."""
+    """Id of its session. 0 if there is none yet."""
     timeout_ms: int = 0
     outstanding: int = 0
     received: int = 0
     sent: int = 0
     established_ms: int = 0
-    """Wall clock, since the epoch."""
+    """Wall-clock milliseconds since the epoch."""
     last_zxid: int = 0
-    """Of the last answer."""
+    """The zxid of the last answer."""
     identities: Sequence[str] = ()
-    """Without digests."""
+    """Identities, without digests."""
     secure: bool = False
 
 
 @attrs.frozen(kw_only=True)
 class Latency:
-    """Of requests since the last reset, from their arrival to their answer, in milliseconds."""
+    """Latencies of requests since the last reset, from arrival to answer, in milliseconds."""
 
     least: float = 0.0
     mean: float = 0.0
@@ -65,11 +67,11 @@ class Latency:
 
 @attrs.frozen(kw_only=True)
 class WatchFacts:
-    """Who watches what: paths by session, over all tables."""
+    """Watches: paths by session, over all tables."""
 
     paths_of: Mapping[int, Sequence[str]] = attrs.field(factory=dict)
     more: int = 0
-    """Watches that are not among them: at most `LISTED_MAX` are listed."""
+    """Watches beyond the first `LISTED_MAX`, which are listed."""
 
     @property
     def sessions_of(self) -> Mapping[str, Sequence[int]]:
@@ -81,17 +83,17 @@ class WatchFacts:
 
     @property
     def count(self) -> int:
-        """All of them."""
+        """Number of all watches."""
         return sum(len(paths) for paths in self.paths_of.values()) + self.more
 
 
 @attrs.frozen(kw_only=True)
 class Traffic:
-    """What goes over all connections; counts are since the last reset."""
+    """Traffic of all connections; counts are since the last reset."""
 
     connections: Sequence[ConnectionFacts] = ()
     watches: int = 0
-    """There are as many; who has them tells `list_watches`."""
+    """Number of watches; `list_watches` tells their sessions."""
     latency: Latency = attrs.field(factory=Latency)
     received: int = 0
     sent: int = 0
@@ -102,41 +104,41 @@ class Traffic:
 
 
 class CountsTraffic(Protocol):
-    """Whoever serves the connections."""
+    """The server of the connections, as far as its counts go."""
 
     def traffic(self) -> Traffic: ...
 
     def reset_traffic(self) -> None:
-        """Start counting anew."""
+        """Reset the counts."""
         ...
 
 
 @attrs.frozen(kw_only=True)
 class ServerFacts:
-    """See above. Everything about one server, at one moment."""
+    """All facts about one server, at one moment."""
 
     server: int
-    """Its number: the node's."""
+    """Number of its node."""
     mode: Mode = Mode.FOLLOWER
     serving: bool = True
-    """Whether it takes requests at all; when not, words that need the tree say so."""
+    """False if it takes no requests at all; then words that need the tree say so."""
     zxid: int = 0
     nodes: int = 0
     data_bytes: int = 0
-    """Of data alone, without paths."""
+    """Bytes of data alone, without paths."""
     ephemerals: int = 0
     sessions: int = 0
-    """Of the whole cluster."""
+    """Sessions of the whole cluster."""
     list_sessions: Callable[[], Mapping[int, int]] = dict
-    """Timeouts in milliseconds of the first `LISTED_MAX`."""
+    """Session -> timeout in milliseconds, of the first `LISTED_MAX`."""
     list_ephemerals: Callable[[], Mapping[int, Sequence[str]]] = dict
-    """Paths by session, of those that have any; `LISTED_MAX` at most."""
+    """Session -> paths of its ephemerals; `LISTED_MAX` paths at most."""
     list_watches: Callable[[], WatchFacts] = WatchFacts
     traffic: Traffic = attrs.field(factory=Traffic)
     uptime_ms: int = 0
     settings: Mapping[str, object] = attrs.field(factory=dict)
-    """In ZooKeeper's names, as `conf` shows them."""
+    """Settings by ZooKeeper's names, as `conf` shows them."""
     environment: Mapping[str, str] = attrs.field(factory=dict)
-    """In Java's names, as `envi` shows them."""
+    """Environment by Java's names, as `envi` shows it."""
     members: Sequence[str] = ()
     """Lines of /zookeeper/config."""

@@ -1,11 +1,11 @@
-"""Four-letter words: text for people and programs that watch a server.                                            Pure.
+"""Four-letter words: text for operators and programs that watch a server.
 
 Four raw bytes on the client port, text back, connection closed. A word that the whitelist lacks is refused with ZooKeeper's own
-sentence. Of ZooKeeper's words these are missing, as there is nothing that they could tell here: `gtmk` and `stmk`, about its trace mask, and
-`hash`, its history of digests (ours travel through the log).
+sentence. Some of ZooKeeper's words are missing, as they have no meaning here: `gtmk` and `stmk`, about its trace mask, and `hash`,
+its history of digests (ours travel through the log).
 
-The lines are in ZooKeeper's order and spelling, because scripts cut them apart. A list ends after `LISTED_MAX`, with a line that says how many more
-there are: a connection without a session may ask, and what it asks must not cost the server more than that.
+The lines are in ZooKeeper's order and spelling, because scripts cut them apart. A list ends after `LISTED_MAX`, with a line for the
+number of the rest: a connection without a session may ask, and the cost to the server must be bounded.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class FourLetterWords:
     """Answers words.
 
     Args:
-        whitelist: what is answered; "*" stands for all.
-        facts: about the server, now.
-        reset: starts counting anew (`crst`, `srst`).
+        whitelist: the words that are answered; "*" for all.
+        facts: returns the present facts about the server.
+        reset: resets the counts (`crst`, `srst`).
     """
 
     _whitelist: Collection[str]
@@ -38,12 +38,13 @@ class FourLetterWords:
     _reset: Callable[[], None] = lambda: None
 
     def is_word(self, prefix: bytes) -> bool:
-        """Whether the first four bytes of a connection are a word rather than the length of a frame. None is: as a length, all
-        of them are beyond 1.6 GB."""
+        """True if the first four bytes of a connection are a word, and not the length of a frame. As a length, all words are beyond
+        1.6 GB.
+        """
         return prefix in _KNOWN
 
     def answer(self, word: bytes) -> bytes:
-        """The whole answer to a word; close the connection after it."""
+        """The whole answer to a word. The connection is closed after it."""
         name = word.decode("ascii")
         if name not in self._whitelist and ALL_WORDS not in self._whitelist:
             return f"{name} is not executed because it is not in the whitelist.\n".encode()
@@ -54,12 +55,12 @@ class FourLetterWords:
 
 
 def _serving(make: Callable[[ServerFacts], str]) -> Callable[[ServerFacts], str]:
-    """What is asked of the tree: nothing, while there is none."""
+    """Wrap a word that needs the tree: while the server takes no requests it says so."""
     return lambda facts: make(facts) if facts.serving else NOT_SERVING
 
 
 def _isro(facts: ServerFacts) -> str:
-    """No newline: clients compare it whole. One that serves nobody is no full server either."""
+    """No newline: clients compare it whole. A server that serves no client is no full server either."""
     if not facts.serving:
         return "null"
     return "ro" if facts.mode is Mode.READ_ONLY else "rw"
@@ -106,7 +107,7 @@ def _mntr(facts: ServerFacts) -> str:
 
 
 def monitored(facts: ServerFacts) -> Mapping[str, object]:
-    """What `mntr` and the page `monitor` say."""
+    """The figures of `mntr` and of the page `monitor`."""
     return {
         "version": f"{VERSION}-{BUILD}",
         "server_state": facts.mode.value,
@@ -174,7 +175,7 @@ def _wchp(facts: ServerFacts) -> str:
 
 
 def _dirs(facts: ServerFacts) -> str:
-    """The log's size is the log's matter: see the console of the node."""
+    """The size of the log is shown by the console of the node."""
     return f"datadir_size: {facts.data_bytes}\nlogdir_size: 0\n"
 
 

@@ -1,4 +1,4 @@
-"""SASL DIGEST-MD5, the server's side: a user proves a password without sending it (RFC 2831).                       Pure.
+"""SASL DIGEST-MD5, the server's side: a user proves a password without sending it (RFC 2831).
 
     client                                  server
       empty token              ------>
@@ -10,7 +10,7 @@
 ZooKeeper's form of it: service `zookeeper`, host and realm `zk-sasl-md5` on all servers, one exchange per connection, right after
 the handshake. Users and passwords are in the settings, as in the JAAS file of ZooKeeper's DigestLoginModule.
 
-Only `qop=auth`: TLS does better what the others promise. MD5 is weak today; this is here because clients of ZooKeeper know it.
+Only `qop=auth`: TLS gives better what the others promise. MD5 is weak today; this is here because clients of ZooKeeper know it.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from virtuallog_server.zookeeper.auth.schemes import AuthenticationError
 
 REALM: Final = "zk-sasl-md5"
 TOKEN_BYTES_MAX: Final = 4096
-"""Of a client's token. Honest ones have some 300."""
+"""Most bytes of a client's token. Honest ones have some 300."""
 _PAIR: Final = re.compile(r'\s*([A-Za-z-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",]+))\s*(?:,|$)')
 _ESCAPED: Final = re.compile(r"\\(.)")
 
 
 @attrs.define(eq=False)
 class SaslExchange:
-    """One connection's attempt to log in."""
+    """One connection's login."""
 
     _users: Mapping[str, str] = attrs.field(repr=False)
     """Passwords by user."""
     _nonce: str
-    """Drawn for this exchange; nobody can foretell it."""
+    """Random, drawn for this exchange."""
     user: Identity | None = attrs.field(default=None, init=False)
-    """Who has logged in."""
+    """The user that has logged in. None before that."""
     _challenged: bool = attrs.field(default=False, init=False)
 
     def respond(self, token: bytes) -> bytes:
-        """The answer to a token of the client. Look at `user` then.
+        """Answer a token of the client. `user` is set once the login is complete.
 
         Raises:
-            AuthenticationError: the exchange has failed, for good; no word about whether user or password was wrong.
+            AuthenticationError: the exchange has failed, for good. It does not say if user or password was wrong.
         """
         if len(token) > TOKEN_BYTES_MAX or self.user is not None or not self._users:
             raise AuthenticationError("a token that nobody expects")
@@ -66,7 +66,7 @@ class SaslExchange:
     def _verify(self, said: Mapping[str, str]) -> bytes:
         name = said.get("username", "")
         password = self._users.get(name)
-        # A user who does not exist takes as long as one who does.
+        # An unknown user takes as long as a known one.
         response = Proof(said, self._nonce if password is None else password)
         fits = hmac.compare_digest(response.of("AUTHENTICATE").encode(), said.get("response", "").encode())
         if (
@@ -85,14 +85,14 @@ class SaslExchange:
 
 @attrs.frozen
 class Proof:
-    """That somebody knows a password (section 2.1.2.1 of the RFC, md5-sess)."""
+    """Proof of a password (section 2.1.2.1 of the RFC, md5-sess)."""
 
     _said: Mapping[str, str]
     """The pairs of the client's token."""
     _password: str = attrs.field(repr=False)
 
     def of(self, method: str) -> str:
-        """`response` for method AUTHENTICATE, `rspauth` for an empty one."""
+        """The value of `response` for method AUTHENTICATE, of `rspauth` for an empty one."""
         said = self._said
         owner = _md5(f"{said.get('username', '')}:{said.get('realm', '')}:{self._password}".encode())
         first = [owner, said.get("nonce", "").encode(), said.get("cnonce", "").encode()]
@@ -108,7 +108,7 @@ def _md5(data: bytes) -> bytes:
 
 
 def _parse_untrusted(token: bytes) -> Mapping[str, str]:
-    """Its comma-separated pairs; each key once."""
+    """Parse comma-separated pairs, each key once."""
     try:
         text = token.decode()
     except UnicodeDecodeError as error:

@@ -1,16 +1,16 @@
-"""Who a connection is: ZooKeeper's schemes of authentication.                                                     Pure.
+"""The identities of a connection: ZooKeeper's schemes of authentication.
 
-    ip      from the start, the address of the other side
+    ip      from the start, the address of the peer
     x509    from the start, the subject of the certificate that it showed (TLS only)
     digest  "user:password" in an auth packet, any number of them; kept as user:base64(sha1("user:password"))
     super   a digest that the settings name: passes every check
     sasl    a user who has proved a password without sending it (`sasl.py`)
 
-An identity belongs to a connection, not to a session: clients send their auth packets again when they reconnect. Nothing is
-looked up to accept a digest: anybody may be anybody new, and an ACL says which of them it means. The super digest is compared
-in constant time.
+An identity belongs to a connection, not to a session: clients send their auth packets again when they reconnect. A digest is
+accepted without any lookup: a client may be a new user at any time, and ACLs say which users they mean. The super digest is
+compared in constant time.
 
-What an ACL says, and whom it lets pass, is a matter of the tree (`virtuallog_database.tree`).
+The tree evaluates ACLs (`virtuallog_database.tree`).
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ import attrs
 from virtuallog_database.tree.commands import Identity
 
 IDENTITIES_MAX: Final = 64
-"""Of one connection: they travel with each of its commands, and are compared wherever rights are checked."""
+"""Most identities of one connection: they travel with each of its commands, and are compared at each check of rights."""
 IDENTITIES_CHARACTERS_MAX: Final = 4096
-"""Of their schemes and ids: a request of 22 bytes takes as many in the log. What a connection is without an auth packet has no bound here."""
+"""Most characters of their schemes and ids: each request, even of 22 bytes, carries them into the log. Identities without an auth
+packet have no bound here.
+"""
 SUPER: Final = Identity("super", "")
 WORLD: Final = Identity("world", "anyone")
 
 
 class AuthenticationError(Exception):
-    """Refused, or of a scheme that nobody here knows: AUTHFAILED, and the connection is closed."""
+    """Refused, or of an unknown scheme: AUTHFAILED, and the connection is closed."""
 
 
 @attrs.frozen
@@ -42,14 +44,14 @@ class Authentication:
     """Answers auth packets."""
 
     super_digest: str = attrs.field(default="", repr=False)
-    """user:base64(sha1("user:password")) of who passes every check; empty: nobody."""
+    """user:base64(sha1("user:password")) of the superuser, which passes every check. Empty if there is none."""
 
     def greet(self, host: str, subject: str = "") -> tuple[Identity, ...]:
-        """What a connection is before it has said anything.
+        """The identities of a connection from its start.
 
         Args:
-            host: the other side's address, without a port; empty if it has none.
-            subject: of the certificate that the other side has proved to be its own; empty: none.
+            host: the peer's address, without a port; empty if it has none.
+            subject: of the certificate that the peer has shown; empty if it has shown none.
         """
         by_address = (Identity("ip", host),) if host else ()
         return (*by_address, *((Identity("x509", subject),) if subject else ()))
@@ -65,11 +67,11 @@ class Authentication:
             credential: in the packet.
 
         Raises:
-            AuthenticationError: see there.
+            AuthenticationError: the scheme is unknown, or the credential is refused.
         """
         if scheme == "digest":
             return add_identities(present, *self._digest(credential or b""))
-        # Both are known from the connection itself, and a packet adds nothing to it; ZooKeeper says yes as well.
+        # Both are known from the connection itself, and a packet adds nothing; ZooKeeper answers success as well.
         if scheme in {"ip", "x509"} and any(identity.scheme == scheme for identity in present):
             return present
         raise AuthenticationError(f"scheme {scheme!r}")
@@ -86,14 +88,14 @@ class Authentication:
 
 
 def digest_of(credential: str) -> str:
-    """`user:password` as ACLs name it. The scheme is ZooKeeper's: SHA-1 without salt is no protection for weak passwords."""
+    """`user:password` in the form of ACLs. The scheme is ZooKeeper's: SHA-1 without salt does not protect weak passwords."""
     user, _, _ = credential.partition(":")
     hashed = hashlib.sha1(credential.encode(), usedforsecurity=False).digest()
     return f"{user}:{base64.b64encode(hashed).decode()}"
 
 
 def users_of(identities: Iterable[Identity]) -> list[Identity]:
-    """As whoAmI tells them: without hashes of passwords, sorted."""
+    """The users for whoAmI: without hashes of passwords, sorted."""
     return sorted((Identity(each.scheme, _user(each)) for each in identities), key=lambda user: (user.scheme, user.id))
 
 
@@ -102,7 +104,7 @@ def _user(identity: Identity) -> str:
 
 
 def add_identities(present: tuple[Identity, ...], *new: Identity) -> tuple[Identity, ...]:
-    """Each once, in order of arrival.
+    """The identities, each once, in order of arrival.
 
     Raises:
         AuthenticationError: they are too many.

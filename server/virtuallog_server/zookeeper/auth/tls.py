@@ -1,10 +1,10 @@
-"""TLS for ZooKeeper's clients: the port for it (secureClientPort), and what a certificate says about a client.
+"""TLS for ZooKeeper's clients: the context of their port (secureClientPort), and the identity in a client's certificate.
 
-Clients of a database are strangers to the cluster: their certificates name no node and no role of ours, and the authority that
-vouches for them is usually another one. So nothing is shared with the cluster's own TLS but the stream. A client's subject, as RFC
-4514 spells it (`CN=app,O=Example`), becomes its identity of the scheme x509, for ACLs.
+Clients of a database are foreign to the cluster: their certificates name no node and no role of ours, and another authority
+usually signs them. So only the stream is shared with the cluster's own TLS. A client's subject, as RFC 4514 spells it
+(`CN=app,O=Example`), becomes its identity of the scheme x509, for ACLs.
 
-TLS 1.2 is taken as well: Java 8, on which many clients of ZooKeeper run, may know nothing later.
+TLS 1.2 is accepted as well: Java 8, on which many clients of ZooKeeper run, may know nothing later.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ log = structlog.get_logger(__name__)
 
 @attrs.define(eq=False)
 class ClientSecurity:
-    """The server's certificate, and what it asks of clients. Reads the files again when they have changed; ones that cannot be
-    used are reported, and the former stay in use."""
+    """The server's certificate, and its demands on clients. Files that have changed are read again; unusable ones are reported, and
+    the former stay in use.
+    """
 
     files: TlsFiles
     _certificates: str
@@ -41,8 +42,8 @@ class ClientSecurity:
         """Read the files.
 
         Args:
-            files: our certificate and key, and who vouches for clients.
-            certificates: `need`: a client must show one; `want`: one that it shows must be good; `none`: it is not asked.
+            files: our certificate and key, and the authority of clients' certificates.
+            certificates: `need`: a client must show one; `want`: one that it shows must be valid; `none`: none is requested.
 
         Raises:
             InvalidSettingError: they cannot be used.
@@ -51,13 +52,13 @@ class ClientSecurity:
         return cls(files, certificates, _context(files, certificates), stamp)
 
     async def secure(self, stream: Stream) -> tuple[EncryptedStream, str]:
-        """Shake hands with a client. Bounding the time is the caller's part, and closing the stream after an error.
+        """Shake hands with a client. The caller bounds the time, and closes the stream after an error.
 
         Returns:
-            the stream to go on with, and the subject of the client's certificate; empty: it has shown none.
+            the encrypted stream, and the subject of the client's certificate; empty if it has shown none.
 
         Raises:
-            UntrustedError: no TLS, or not the certificate that is asked for.
+            UntrustedError: no TLS, or not the required certificate.
             OSError, trio.BrokenResourceError: the connection broke.
         """
         secured = await encrypt(stream, self._current(), server_side=True)
@@ -77,11 +78,11 @@ class ClientSecurity:
 def _subject_untrusted(certificate: bytes | None) -> str:
     if certificate is None:
         return ""
-    from cryptography import x509  # its library is large, and few servers meet a certificate
+    from cryptography import x509  # late: its library is large, and few servers meet a certificate
 
     try:
         return x509.load_der_x509_certificate(certificate).subject.rfc4514_string()
-    except ValueError as error:  # an authority may vouch for anything
+    except ValueError as error:  # an authority may sign anything
         raise UntrustedError(f"its certificate cannot be read: {error}") from error
 
 

@@ -1,4 +1,4 @@
-"""The port for clients with TLS: a handshake first, within bounds, then a connection like any other."""
+"""The port for clients with TLS: a bounded handshake first, then a connection like any other."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from virtuallog.rpc.transport import accepted, peer_address
 
 
 class TlsHandshake(Protocol):
-    """The handshake: `virtuallog_server.zookeeper.auth.tls.ClientSecurity`."""
+    """The handshake (`virtuallog_server.zookeeper.auth.tls.ClientSecurity`)."""
 
     async def secure(self, stream: Stream) -> tuple[Stream, str]:
-        """See there."""
+        """Shake hands with a client (`ClientSecurity.secure`)."""
         ...
 
 
 class StreamServer(Protocol):
-    """What goes on with a connection: see `virtuallog_server.zookeeper.server`."""
+    """The server of the connections (`virtuallog_server.zookeeper.server`)."""
 
     async def serve_stream(self, stream: Stream, host: str, port: int = 0, subject: str | None = None) -> None: ...
 
 
 @attrs.define(eq=False)
 class TlsPort:
-    """See above. Handshakes that stall give way to later ones: see `virtuallog.rpc.connection_slots`."""
+    """The port. Handshakes that stall give way to later ones (`virtuallog.rpc.connection_slots`)."""
 
     _security: TlsHandshake
     _server: StreamServer
@@ -56,13 +56,13 @@ class TlsPort:
                 await self.serve_stream(stream, *address)
 
     async def serve_stream(self, stream: Stream, host: str, port: int = 0) -> None:
-        """Serve one connection until it ends, from its handshake on. Closes the stream if that succeeds; else the caller has to."""
+        """Serve one connection until it ends, from its handshake on. Closes the stream if the handshake succeeds; else the caller must."""
         secured = await self._secure(stream, host)
         if secured is not None:
             await self._server.serve_stream(secured[0], host, port, secured[1])
 
     async def _secure(self, stream: Stream, host: str) -> tuple[Stream, str] | None:
-        """None: refused."""
+        """Shake hands, within the time. None if the client is refused."""
         reason = "no TLS handshake in time"
         try:
             with self._clock.timeout(HANDSHAKE_SECONDS) as scope, self._under_way.take(host, scope.cancel):

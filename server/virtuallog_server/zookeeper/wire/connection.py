@@ -1,12 +1,12 @@
-"""One connection of a client: bytes in, requests in order; answers in, bytes out in the order of requests.            Pure.
+"""One connection of a client: bytes in, requests in order; answers in, bytes out in the order of requests.
 
     BEGUN       a command of four letters, or a connect request
-    CONNECTING  whatever comes waits: nothing may be done for a client before it has a session
+    CONNECTING  all input waits: nothing may be done for a client before it has a session
     OPEN        requests
-    ENDING      nothing more is taken; what is under way is answered, then the connection is over
+    ENDING      no more requests; those in progress are answered, then the connection is over
 
-Bounded: a frame by `jute.maxbuffer`; requests without an answer by number and by bytes; answers that the other side does not take by
-bytes. At a bound no further request is taken (`requests` ends), what has come waits, and the driver stops reading. One request may
+Bounds: a frame by `jute.maxbuffer`; requests without an answer by number and by bytes; answers that the client does not read by
+bytes. At a bound no further request is taken (`requests` ends), received bytes wait, and the driver stops reading. One request may
 overshoot each bound.
 """
 
@@ -28,12 +28,12 @@ from virtuallog_server.zookeeper.wire.jute import Reader
 from virtuallog_server.zookeeper.wire.pipeline import Pipeline
 
 UNSENT_BYTES_MAX: Final = 4 << 20
-"""Answers that one client has not taken. Four of the largest znodes: beyond, it does not read, or its network is slow."""
+"""Most bytes of answers that a client has not read: four of the largest znodes. With more it does not read, or its network is slow."""
 PENDING_BYTES_MAX: Final = 16 << 20
-"""Requests of one client without an answer: sixteen of the largest. A window of 1,000 small ones is a hundredth of that."""
+"""Most bytes of one client's requests without an answer: sixteen of the largest. A window of 1,000 small ones is a hundredth of that."""
 _HEADER: Final = struct.Struct(">ii")
 _ZXID: Final = slice(8, 16)
-"""Where it is in the frame of an answer: behind its length and its xid."""
+"""Place of the zxid in the frame of an answer: behind its length and its xid."""
 
 
 class ConnectionPhase(enum.Enum):
@@ -45,13 +45,13 @@ class ConnectionPhase(enum.Enum):
 
 @attrs.frozen
 class FourLetterWord:
-    """A command of four letters, instead of all else."""
+    """A command of four letters, sent instead of a connect request."""
 
     letters: bytes
 
 
 class Request(NamedTuple):
-    """Header and body."""
+    """Header and body of a request."""
 
     xid: int
     opcode: int
@@ -63,20 +63,20 @@ Event: TypeAlias = FourLetterWord | ConnectRequest | Request
 
 @attrs.define(eq=False)
 class Connection:
-    """See above. The `Machine` of a `virtuallog.rpc.channel.Channel`."""
+    """The state of one connection. It is the `Machine` of a `virtuallog.rpc.channel.Channel`."""
 
     frame_bytes_max: int
     outstanding_max: int
     _is_word: Callable[[bytes], bool]
     _on_output: Callable[[], None]
-    """Called when there is something to send where nothing was before."""
+    """Called when the outbox gets its first bytes."""
     _may_look: Callable[[], bool] = lambda: True
-    """Whether the tree may be looked at now. After a no, whoever said it calls `pipeline.advance`."""
+    """True if the tree may be read now. After a refusal the hook's owner calls `pipeline.advance`."""
     outbox: Outbox = attrs.field(factory=Outbox, init=False)
     pipeline: Pipeline = attrs.field(init=False)
     phase: ConnectionPhase = attrs.field(default=ConnectionPhase.BEGUN, init=False)
     failure: VirtualLogError | None = attrs.field(default=None, init=False)
-    """Why it is over. What is in the outbox is still sent."""
+    """Reason of the end. None before it. Frames in the outbox are still sent."""
     received_frames: int = attrs.field(default=0, init=False)
     sent_frames: int = attrs.field(default=0, init=False)
     _last_zxid: bytes = attrs.field(default=b"", init=False)
@@ -88,17 +88,17 @@ class Connection:
 
     @property
     def unfinished_bytes(self) -> int:
-        """Received, of a frame that is not whole, or that is not taken yet."""
+        """Received bytes of an incomplete frame, or of one that is not taken yet."""
         return self._splitter.buffered_bytes
 
     @property
     def last_zxid(self) -> int:
-        """Of the last answer; 0 before any."""
+        """The zxid of the last answer. 0 before the first."""
         return int.from_bytes(self._last_zxid, "big", signed=True)
 
     @property
     def has_room(self) -> bool:
-        """Whether more should be read from the client."""
+        """True if more should be read from the client."""
         return (
             self.phase in _READING
             and self.pipeline.takes(self.outstanding_max, PENDING_BYTES_MAX)
@@ -106,13 +106,13 @@ class Connection:
         )
 
     def receive_untrusted(self, chunk: bytes) -> Iterator[Event]:
-        """What the client's bytes mean, as far as there is room for it."""
+        """Yield the events in the client's bytes, as far as there is room."""
         if self.phase is not ConnectionPhase.ENDING:
             self._splitter.feed(chunk)
         return self.requests()
 
     def requests(self) -> Iterator[Event]:
-        """What has come and was not taken yet: to be called again when there is room, and once the session is there."""
+        """Yield received requests that were not taken yet. Call it when there is room again, and once the session exists."""
         try:
             while self.has_room and self.failure is None:
                 event = self._next_untrusted()
@@ -123,13 +123,13 @@ class Connection:
             self.fail(error)
 
     def open(self, response: bytes) -> None:
-        """There is a session: requests can be taken."""
+        """Send the connect response: requests can be taken."""
         assert self.phase is ConnectionPhase.CONNECTING
         self.phase = ConnectionPhase.OPEN
         self.emit(response)
 
     def emit(self, frame: bytes) -> None:
-        """To the client, in front of everything that is emitted later."""
+        """Send a frame, before everything that is emitted later."""
         self.sent_frames += 1
         outbox = self.outbox
         if outbox.waiting_bytes:
@@ -143,7 +143,7 @@ class Connection:
         self.emit(frame)
 
     def end_after(self, frame: bytes, reason: str) -> None:
-        """Answer the request that was taken last with `frame`, once it is its turn; then the connection is over."""
+        """Answer the request that was taken last with `frame`, in its turn; then end the connection."""
         self.stop()
         self.pipeline.answer(lambda: frame, lambda: self.end(reason))
 
@@ -152,11 +152,11 @@ class Connection:
         self.phase = ConnectionPhase.ENDING
 
     def end(self, reason: str) -> None:
-        """It is over, in good order: what is in the outbox is sent, then it is closed."""
+        """End in good order: the outbox is sent, then the connection is closed."""
         self.fail(UnavailableError(reason))
 
     def fail(self, error: VirtualLogError) -> None:
-        """It is over."""
+        """End with an error."""
         self.phase = ConnectionPhase.ENDING
         self.failure = self.failure or error
         self._on_output()

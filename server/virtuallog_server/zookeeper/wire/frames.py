@@ -1,7 +1,7 @@
-"""Cuts a stream of bytes into frames: an int length, and as many bytes.                                           Pure.
+"""Splitter of a byte stream into frames: an int length, and as many bytes.
 
-A frame is judged by its length before its content is waited for. The first four bytes of a connection may be a command of
-four letters instead: as a length it would be more than 1 GiB.
+A frame is judged by its length before its content arrives. The first four bytes of a connection may be a command of four letters
+instead: as a length it would be more than 1 GiB.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ LENGTH_BYTES: Final = 4
 
 @attrs.define
 class FrameSplitter:
-    """Collects received bytes and gives back whole frames, one at a time."""
+    """Collects received bytes and returns whole frames, one at a time."""
 
     frame_bytes_max: int
     _content: bytes = attrs.field(default=b"", init=False)
     _at: int = attrs.field(default=0, init=False)
-    """Where in `_content` the next frame begins."""
+    """Start of the next frame in `_content`."""
     _partial: bytearray = attrs.field(factory=bytearray, init=False)
-    """The beginning of a frame that was not whole when it was looked at last; in front of everything in `_content`."""
+    """The beginning of an incomplete frame, in front of everything in `_content`."""
     _needed: int = attrs.field(default=LENGTH_BYTES, init=False)
-    """Bytes until that frame, or its length, is whole: saves looking at every chunk of a large frame."""
+    """Bytes missing from that frame, or from its length. With it a large frame is not inspected at each chunk."""
 
     @property
     def buffered_bytes(self) -> int:
         return len(self._partial) + len(self._content) - self._at
 
     def feed(self, chunk: bytes) -> None:
-        """More has come."""
+        """Add received bytes."""
         if self._at < len(self._content):
             self._partial += self._content[self._at :]
         elif not self._partial:
@@ -48,19 +48,19 @@ class FrameSplitter:
             self._partial.clear()
 
     def first_bytes(self) -> bytes:
-        """Four bytes, or fewer if no more have come; they stay where they are."""
+        """The first four bytes, or fewer if no more have arrived. They stay in place."""
         return self._content[self._at : self._at + LENGTH_BYTES]
 
     def next_untrusted(self) -> bytes | None:
-        """The content of the next frame; None: it is not whole.
+        """The content of the next frame. None if it is incomplete.
 
         Raises:
-            MalformedError: its length is negative, or over the limit. There is no way on from there.
+            MalformedError: its length is negative, or over the limit. The stream cannot be continued from there.
         """
         content, at = self._content, self._at
         left = len(content) - at
         if left < LENGTH_BYTES:
-            if not self._partial:  # else it is known already: nothing is here to look at until then
+            if not self._partial:  # else it is known already: nothing can be done until then
                 self._needed = LENGTH_BYTES
             return None
         (length,) = _LENGTH.unpack_from(content, at)

@@ -1,11 +1,11 @@
-"""How a connection begins: the client says which session it wants, the server which it has got.                  Pure.
+"""Handshake of a connection: the client asks for a session, the server answers with the one it gets.
 
     ConnectRequest   int version | long last zxid seen | int timeout in ms | long session, 0: a new one | buffer password |
                      bool read-only is fine
     ConnectResponse  int version | int timeout in ms | long session | buffer password | bool read-only
 
-No header, both ways. Very old clients leave the last bool out, and must not be sent one. A session that is refused is told by
-zeros: the only way in which a client learns that its session has expired.
+No header, both ways. Very old clients leave the last bool out, and must not be sent one. A session is refused by zeros: the only
+way in which a client learns that its session has expired.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ _RESPONSE: Final = struct.Struct(f">iiiqi{PASSWORD_BYTES}s")
 
 @attrs.frozen(kw_only=True)
 class ConnectRequest:
-    """What a client wants."""
+    """The first frame of a client."""
 
     last_zxid: int
-    """The newest that it has seen: a server that is behind must not serve it."""
+    """The newest zxid that it has seen: a server that is behind must not serve it."""
     timeout_ms: int
     session: int
-    """0: a new one."""
+    """Session to resume. 0 for a new one."""
     password: bytes
     read_only: bool
-    """It is content with a server that can only be read."""
+    """True if it accepts a server that can only be read."""
     tells_read_only: bool
-    """It knows that there are such servers."""
+    """True if its version of the protocol has that field."""
 
 
 def parse_untrusted(frame: bytes) -> ConnectRequest:
-    """The first frame of a connection.
+    """Parse the first frame of a connection.
 
     Raises:
         MalformedError: it is no connect request.
@@ -59,7 +59,7 @@ def parse_untrusted(frame: bytes) -> ConnectRequest:
 
 
 def accepted(request: ConnectRequest, session: int, password: bytes, timeout_ms: int, *, read_only: bool) -> bytes:
-    """The frame that tells a client its session."""
+    """The frame that gives a client its session."""
     packed = password.ljust(PASSWORD_BYTES, b"\0")[:PASSWORD_BYTES]
     tail = bytes((read_only,)) if request.tells_read_only else b""
     size = _RESPONSE.size - 4 + len(tail)
@@ -67,5 +67,5 @@ def accepted(request: ConnectRequest, session: int, password: bytes, timeout_ms:
 
 
 def refused(request: ConnectRequest) -> bytes:
-    """The frame that tells a client that there is no such session."""
+    """The frame that refuses a session."""
     return accepted(request, 0, b"", 0, read_only=False)

@@ -1,9 +1,9 @@
-"""ZooKeeper's way to write records: fields one after another, big-endian, no tags, no padding.                    Pure.
+"""Jute, ZooKeeper's record format: fields one after another, big-endian, no tags, no padding.
 
     bool 1 byte | int 4 | long 8 | buffer: int length, bytes; -1: null | ustring: the same, UTF-8 | vector: int count, items
 
-Bytes from clients are read with a `Reader`, which raises MalformedError and nothing else. What is written is packed with
-`struct` where it is known at once, as a call costs more than the bytes do.
+Bytes from clients are read with a `Reader`, which raises MalformedError and nothing else. Records of known shape are packed with
+`struct` in one call, as a call costs more than the bytes do.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Reader:
         return self.content[at:end]
 
     def string(self) -> str:
-        """Null is malformed: no field may be null that is a single string."""
+        """Read a string. Null is malformed: no single string may be null."""
         found = self.buffer()
         if found is None:
             raise MalformedError("a string is null")
@@ -86,7 +86,7 @@ class Reader:
         return self.string()
 
     def vector(self, read: Callable[[], ItemT]) -> list[ItemT]:
-        """Null counts as empty. Nothing is reserved for the count that is announced: each item takes bytes."""
+        """Read a vector. Null counts as empty. Nothing is reserved for the announced count: each item takes bytes."""
         count = self.integer()
         if count < -1 or count > len(self.content) - self.at:
             raise MalformedError(f"a vector of {count} items")
@@ -107,7 +107,7 @@ def string(text: str) -> bytes:
 
 
 def strings(texts: Iterable[str]) -> bytes:
-    """A vector of them."""
+    """Write a vector of strings."""
     parts = [b""]
     for text in texts:
         encoded = text.encode()

@@ -1,4 +1,4 @@
-"""The types of requests, as numbers on the wire.                                                                   Pure."""
+"""Types of requests, as numbers on the wire."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class OpCode(enum.IntEnum):
 
 
 ERROR_ENTRY: Final = -1
-"""The type of an entry in the reply of a multi that holds an error; and of what ends a multi, both ways."""
+"""Type of an entry in the reply of a multi that holds an error, and of the end of a multi, both ways."""
 
 XID_EVENT: Final = -1
 XID_PING: Final = -2
 XID_AUTH: Final = -4
 XID_SET_WATCHES: Final = -8
-"""Numbers of what stands outside of a client's own count. Requests with them are answered in their order like any other."""
+"""Numbers of requests outside of a client's own count. They are answered in their order like any other."""

@@ -1,15 +1,16 @@
-"""The requests of one connection that have no reply yet: replies leave in the order of requests.                 Pure.
+"""The unanswered requests of one connection: replies leave in the order of requests.
 
-    write   is submitted on arrival, and answered when it has been applied; any number may be under way
+    write   is submitted on arrival, and answered when it has been applied; any number may be in progress
     read    is answered at once if nothing is before it; else when everything before it is answered
-    held    a write behind a read that waits: it is submitted once that read is answered
+    held    a write behind a waiting read: it is submitted once that read is answered
 
-Why writes are held: what waits is read when its predecessor is answered, and a group of writes is applied in one transaction. A
-later write of the same client could be in the same group, and the read would show what its client asked for only afterwards. ZooKeeper
-lets no client see that. So a client that mixes reads and writes without waiting for replies is served in runs: all writes up to the next
-read travel together. Those that wait for each reply, and those that only write or only read, notice nothing.
+Writes are held for this reason: a read runs when its predecessor is answered, and a group of writes is applied in one transaction.
+A later write of the same client could be in the same group, and the read would show a change that its client requested only
+afterwards. ZooKeeper lets no client see that. So a client that mixes reads and writes without waiting for replies is served in
+runs: all writes up to the next read travel together. Clients that wait for each reply, and those that only write or only read,
+notice nothing.
 
-Nothing is read for a connection whose replies pile up (`has_room`): what is asked for in forty bytes may be a megabyte.
+Nothing is read from a connection whose replies pile up (`has_room`): a request of forty bytes may be answered by a megabyte.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import TypeAlias
 import attrs
 
 Run: TypeAlias = Callable[[], bytes]
-"""Says what to answer, when it is time."""
+"""Makes the answer, in its turn."""
 
 
 def _nothing() -> None:
@@ -30,35 +31,35 @@ def _nothing() -> None:
 
 @attrs.define(eq=False)
 class PendingReply:
-    """One request, waiting for its turn to be answered."""
+    """One request that waits for its turn to be answered."""
 
     size: int = 0
     """Bytes that are held for it."""
     frame: bytes | None = None
-    """The answer, if it is known."""
+    """The answer. None if it is not known."""
     run: Run | None = None
-    """The way to it."""
+    """Makes the answer. None if `frame` will be set."""
     reads: bool = False
-    """`run` looks at the tree: writes behind it are held."""
+    """True if `run` reads the tree: writes behind it are held."""
     start: Callable[[PendingReply], None] | None = None
-    """Submits a write that is held."""
+    """Submits a held write. None if nothing is held."""
     after: Callable[[], None] = _nothing
     """Called once it is answered."""
 
 
 @attrs.define(eq=False)
 class Pipeline:
-    """See above.
+    """The requests of one connection.
 
     Args:
-        emit: takes an answer that is next.
-        has_room: whether more may be read for the other side.
+        emit: takes the next answer.
+        has_room: True if more may be sent to the client.
     """
 
     _emit: Callable[[bytes], None]
     _has_room: Callable[[], bool] = lambda: True
     held_bytes: int = attrs.field(default=0, init=False)
-    """Of requests without an answer."""
+    """Bytes of requests without an answer."""
     _turns: deque[PendingReply] = attrs.field(factory=deque, init=False)
     _waiting_reads: int = attrs.field(default=0, init=False)
     _advancing: bool = attrs.field(default=False, init=False)
@@ -67,13 +68,15 @@ class Pipeline:
         return len(self._turns)
 
     def takes(self, count_max: int, bytes_max: int) -> bool:
-        """Whether there are fewer requests without an answer, and of fewer bytes. No more is taken once the next answer could be made,
-        and there was no room for it."""
+        """True if there are fewer unanswered requests than `count_max`, of fewer bytes than `bytes_max`.
+
+        Also False while the next answer could be made and there is no room for it.
+        """
         turns = self._turns
         return not turns or (len(turns) < count_max and self.held_bytes < bytes_max and turns[0].run is None)
 
     def answer(self, run: Run, after: Callable[[], None] = _nothing) -> None:
-        """A request that asks nothing of the tree."""
+        """Add a request that does not need the tree."""
         if self._turns:
             self._turns.append(PendingReply(run=run, after=after))
         else:
@@ -81,7 +84,7 @@ class Pipeline:
             after()
 
     def read(self, run: Run) -> None:
-        """A request that looks at the tree."""
+        """Add a request that reads the tree."""
         if self._turns or not self._has_room():
             self._turns.append(PendingReply(run=run, reads=True))
             self._waiting_reads += 1
@@ -89,8 +92,9 @@ class Pipeline:
             self._emit(run())
 
     def write(self, start: Callable[[PendingReply], None], size: int, after: Callable[[], None] = _nothing) -> None:
-        """A request that changes the tree. `start` submits it, now or later; whoever completes it calls `finish` with the same
-        turn, perhaps at once."""
+        """Add a request that changes the tree. `start` submits it, now or later. Its completion calls `finish` with the same turn,
+        perhaps at once.
+        """
         turn = PendingReply(size, after=after)
         self.held_bytes += size
         self._turns.append(turn)
@@ -100,26 +104,26 @@ class Pipeline:
             start(turn)
 
     def wait(self) -> PendingReply:
-        """A request that changes nothing, and takes time. To be completed with `finish`."""
+        """Add a request that changes nothing, and takes time. Its completion calls `finish`."""
         turn = PendingReply()
         self._turns.append(turn)
         return turn
 
     def finish(self, turn: PendingReply, frame: bytes) -> None:
-        """The answer to a request."""
+        """Set the answer to a request."""
         turn.frame = frame
         if self._turns[0] is turn:
             self.advance()
 
     def finish_later(self, turn: PendingReply, run: Run) -> None:
-        """The same for an answer that shows which state is applied: it is made when its turn comes, as those before it show theirs."""
+        """Set the function that makes the answer in its turn. For answers that show the applied state, as those before them do."""
         turn.run = run
         if self._turns[0] is turn:
             self.advance()
 
     def advance(self) -> None:
-        """Answer what can be answered. To be called as well when there is room again."""
-        if self._advancing:  # a write that was let go is answered at once: the loop below comes to it
+        """Send the answers that are ready. Call it also when there is room again."""
+        if self._advancing:  # a released write is answered at once: the loop below comes to it
             return
         self._advancing = True
         turns = self._turns
@@ -140,7 +144,7 @@ class Pipeline:
         self._advancing = False
 
     def _let_go(self) -> None:
-        """The writes that were held by the read just answered: those up to the next one."""
+        """Submit the writes that the read just answered has held, up to the next read."""
         held = []
         for turn in self._turns:
             if turn.reads:

@@ -1,22 +1,26 @@
-"""/zookeeper/config: which servers there are, for clients, and how `reconfig` changes it.                          Pure.
+"""/zookeeper/config: the list of servers for clients, and its changes by `reconfig`.
 
     server.1=127.0.0.1:7001:7001:participant;127.0.0.1:2181
     server.2=...
     version=5
 
-ZooKeeper keeps its own quorum here. A virtual log keeps its quorum elsewhere: who orders and stores entries is in the chain, who
-decides about the chain is in the MetaStore, and no server of the database votes on anything. So this znode is what it is for a client: a
-list of addresses to connect to. Each server adds its own line when it begins to serve (`announce`), and one that is gone is taken off with
-`reconfig -remove N`.
+ZooKeeper keeps its own quorum here. A virtual log keeps its quorum elsewhere: the chain names the nodes that order and store
+entries, the MetaStore decides about the chain, and no server of the database votes on anything. So this znode is only what clients
+need: a list of addresses. Each server adds its own line when it begins to serve (`announce`), and one that is gone is taken off
+with `reconfig -remove N`.
 
     reconfig                        here
-    joining an observer             the line is added: in ZooKeeper, too, no process comes into being by that
-    joining a participant           only one that is listed already (its addresses change): to have a part in the log, a
+    joining an observer             the line is added: in ZooKeeper, too, this starts no process
+    joining a participant           only one that is listed already (its addresses change): to take part in the log, a
                                     node joins the cluster, `virtuallog node add`, and then announces itself
     leaving                         the line is removed; a server that is alive announces itself again when it starts
     a whole new list (newMembers)   likewise: no new participants, at least one is left
 
-The line `version` is a counter, in hex as ZooKeeper's is, +1 with each change: what `reconfig -v` compares.
+The line `version` is a counter, in hex as ZooKeeper's is, +1 with each change: `reconfig -v` compares it.
+
+The list is a znode like any other, and a change of it is a write that expects the version that it was computed from. So two changes
+at once cannot undo each other: one of them gets BADVERSION. The znode's ACL says who may change it: only the super user, unless a
+client with that right has changed the ACL.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ from virtuallog_database.tree.results import Error, Stat
 
 ANY_CONFIG: Final = -1
 TEXT_BYTES_MAX: Final = 64 << 10
-"""Of the list as a whole, some 600 servers, and of a request to change it."""
+"""Most bytes of the list, some 600 servers, and of a request to change it."""
 _MEMBER: Final = re.compile(
     r"server\.(?P<id>\d{1,9})=(?P<host>[^:;\s=,]+|\[[0-9a-fA-F:]+\]):(?P<ports>\d{1,5}:\d{1,5})"
     r"(?::(?P<role>participant|observer))?(?:;(?P<client>\S+))?"
@@ -41,11 +45,11 @@ _MEMBER: Final = re.compile(
 
 
 class InvalidConfigError(Exception):
-    """What was asked for cannot be read, or cannot be: BADARGUMENTS."""
+    """The request cannot be read, or is impossible: BADARGUMENTS."""
 
 
 class StaleConfigError(Exception):
-    """It was asked for on top of another version: BADVERSION."""
+    """The request was based on another version: BADVERSION."""
 
 
 @attrs.frozen
@@ -54,26 +58,26 @@ class Member:
 
     id: int
     line: str
-    """As it was given."""
+    """The line as it was given."""
     participant: bool
 
 
 @attrs.frozen
 class QuorumConfig:
-    """What the znode says."""
+    """The content of the znode."""
 
     members: Mapping[int, Member]
     version: int
 
     def render(self) -> str:
-        """The text of the znode; no newline at the end: `version` is what a client finds behind the last one."""
+        """The text of the znode. No newline at the end: clients expect `version` in the last line."""
         lines = [self.members[number].line for number in sorted(self.members)]
         return "\n".join([*lines, f"version={self.version:x}"])
 
 
 @attrs.frozen
 class QuorumChange:
-    """What a client asks `reconfig` for. None: not asked for."""
+    """A client's `reconfig`. None for each part that it does not ask for."""
 
     joining: str | None
     leaving: str | None
@@ -82,10 +86,10 @@ class QuorumChange:
 
 
 def parse(text: str) -> QuorumConfig:
-    """What the znode says.
+    """Parse the content of the znode.
 
     Raises:
-        InvalidConfigError: nothing that we have written.
+        InvalidConfigError: it has another format.
     """
     *lines, last = text.split("\n") if text else ["version=0"]
     key, _, version = last.partition("=")
@@ -96,13 +100,13 @@ def parse(text: str) -> QuorumConfig:
 
 
 def announce(config: QuorumConfig, number: int, listen: str, client: str) -> QuorumConfig | None:
-    """With the line of a server that begins to serve; None: it is there already.
+    """The list with the line of a server that begins to serve. None if it is there already.
 
     Args:
-        config: so far.
+        config: the present list.
         number: of its node.
-        listen: where its node listens, host:port.
-        client: where it serves clients, host:port.
+        listen: address of its node, host:port.
+        client: address for clients, host:port.
     """
     host, _, port = listen.rpartition(":")
     line = f"server.{number}={host}:{port}:{port}:participant;{client}"
@@ -112,15 +116,15 @@ def announce(config: QuorumConfig, number: int, listen: str, client: str) -> Quo
 
 
 def change(config: QuorumConfig, asked: QuorumChange) -> QuorumConfig:
-    """What `reconfig` makes of the list.
+    """The list after a `reconfig`.
 
     Raises:
-        StaleConfigError: see there. Comes first, like ZooKeeper's.
-        InvalidConfigError: see there.
+        StaleConfigError: it is based on another version. Checked first, as in ZooKeeper.
+        InvalidConfigError: it is impossible.
     """
     if asked.from_version not in {ANY_CONFIG, config.version}:
         raise StaleConfigError(f"version {config.version:x}, not {asked.from_version:x}")
-    # Anybody may ask: whether he has the right to is decided where the command is applied.
+    # Any client may ask: its right is checked where the command is applied.
     if sum(len(text or "") for text in (asked.joining, asked.leaving, asked.new_members)) > TEXT_BYTES_MAX:
         raise InvalidConfigError("more text than a list of servers may have")
     if asked.new_members:
@@ -176,19 +180,12 @@ def _version(key: str, value: str) -> int:
     return int(value, 16)
 
 
-# FOLDED from virtuallog_server.zookeeper.reconfiguration: `reconfig` as a command of the tree, and how a server puts itself on the list.                                    Pure.
-#
-# The list is a znode like any other (`quorum_config`), and a change of it is a write that expects the version that it was computed from.
-# So two changes at once cannot undo each other: one of them is told BADVERSION. Who may change it is what the znode's ACL says: nobody but
-# the super user, unless somebody with that right has changed the ACL.
-
-
 def reconfigured(data: bytes | None, stat: Stat, asked: QuorumChange) -> SetData | Error:
-    """What a `reconfig` request comes to: a command to submit on behalf of the client, or the error to answer.
+    """The command to submit for a `reconfig` request, or the error to answer.
 
     Args:
-        data: of /zookeeper/config as it is here.
-        stat: the same.
+        data: of /zookeeper/config, as applied here.
+        stat: its Stat.
         asked: by the client.
     """
     try:
@@ -201,14 +198,14 @@ def reconfigured(data: bytes | None, stat: Stat, asked: QuorumChange) -> SetData
 
 
 def announced(data: bytes | None, stat: Stat, *, number: int, listen: str, client: str) -> SetData | None:
-    """The command that puts a server on the list; None: it is there.
+    """The command that puts a server on the list. None if it is there.
 
     Args:
         data: of /zookeeper/config.
-        stat: the same.
+        stat: its Stat.
         number: of the node.
-        listen: where it listens to others.
-        client: where it serves clients.
+        listen: its address for other nodes.
+        client: its address for clients.
     """
     changed = announce(_parsed(data), number, listen, client)
     return None if changed is None else _command(changed, stat)
@@ -218,7 +215,7 @@ def _parsed(data: bytes | None) -> QuorumConfig:
     try:
         return parse((data or b"").decode())
     except (InvalidConfigError, UnicodeDecodeError):
-        # Somebody with the right to has written something else there. The servers that live will announce themselves again.
+        # A client with the right to has written other content there. The living servers announce themselves again.
         return QuorumConfig({}, 0)
 
 

@@ -1,7 +1,7 @@
-"""What clients are answered: results of the tree into frames.                                                        Pure.
+"""Replies to clients: results of the tree as frames.
 
-Every frame is `int length | int xid | long zxid | int error | body`, and has a body only without an error; a multi alone has one either
-way. Frames of the usual answers are packed in one call.
+Every frame is `int length | int xid | long zxid | int error | body`, and has a body only without an error; a multi alone has one
+either way. Frames of the usual answers are packed in one call.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ from virtuallog_server.zookeeper.wire.jute import INT, buffer, string, strings
 from virtuallog_server.zookeeper.wire.opcodes import ERROR_ENTRY, XID_EVENT, OpCode
 
 MULTI_READ_BYTES_MAX: Final = 4 << 20
-"""Of one answer. A request of 1 MiB could ask for the largest znode ten thousand times; clients take no such frame either."""
+"""Most bytes of one answer. A request of 1 MiB could ask for the largest znode ten thousand times; clients refuse such a frame too."""
 MULTI_READ_LOOKED_MAX: Final = 4 << 20
-"""Bytes that one answer may look at: ten thousand reads that tell little, of znodes with 1 MB of the former version, or with long ACLs, would keep
-the event loop for seconds."""
+"""Most bytes that the reads of one answer may look at. Ten thousand reads with short results, of znodes that had 1 MB before or
+have long ACLs, would block the event loop for seconds.
+"""
 _HEADER: Final = struct.Struct(">iiqi")
 _STAT: Final = struct.Struct(">qqqqiiiqiiq")
 _HEADER_AND_STAT: Final = struct.Struct(">iiqiqqqqiiiqiiq")
 _EVENT: Final = struct.Struct(">iiqiii")
 _CONNECTED: Final = 3
 _EVENTS: Final = 2
-"""Frames of events that are remembered: of a znode and of its parent."""
+"""Frames of events that are cached: of a znode and of its parent."""
 _PART: Final = struct.Struct(">ibi")
 _PART_OF_ERROR: Final = struct.Struct(">ibii")
 _END: Final = _PART.pack(ERROR_ENTRY, 1, -1)
 
 
 def reply(xid: int, zxid: int, body: bytes = b"") -> bytes:
-    """All is well."""
+    """The reply to a request that succeeded."""
     return _HEADER.pack(16 + len(body), xid, zxid, 0) + body
 
 
@@ -45,26 +46,26 @@ def error(xid: int, zxid: int, reason: int) -> bytes:
 
 @lru_cache(_EVENTS)
 def event(kind: ChangeKind, path: str) -> bytes:
-    """A watch has fired. Its zxid is -1, as in ZooKeeper 3.8. All who are told of one change share the frame."""
+    """The event of a watch. Its zxid is -1, as in ZooKeeper 3.8. All receivers of one change share the frame."""
     encoded = path.encode()
     length = 28 + len(encoded)
     return _EVENT.pack(length, XID_EVENT, -1, 0, kind, _CONNECTED) + INT.pack(len(encoded)) + encoded
 
 
 def stat(xid: int, zxid: int, found: Stat) -> bytes:
-    """Of exists, setData and setACL."""
+    """The reply to exists, setData and setACL."""
     return _HEADER_AND_STAT.pack(84, xid, zxid, 0, *found)
 
 
 def data(xid: int, zxid: int, content: bytes | None, found: Stat) -> bytes:
-    """Of getData."""
+    """The reply to getData."""
     length = 0 if content is None else len(content)
     head = _HEADER.pack(88 + length, xid, zxid, 0)
     return b"".join((head, buffer(content), _STAT.pack(*found)))
 
 
 def children(xid: int, zxid: int, names: Sequence[str], found: Stat | None) -> bytes:
-    """Of getChildren, and with a stat of getChildren2."""
+    """The reply to getChildren, and with a stat to getChildren2."""
     return reply(xid, zxid, strings(names) + (_STAT.pack(*found) if found is not None else b""))
 
 
@@ -74,7 +75,7 @@ def acl(xid: int, zxid: int, entries: Sequence[Acl], found: Stat) -> bytes:
 
 
 def identities(xid: int, zxid: int, known: Sequence[Identity]) -> bytes:
-    """Of whoAmI."""
+    """The reply to whoAmI."""
     users = users_of(known)
     packed = (string(each.scheme) + string(each.id) for each in users)
     return reply(xid, zxid, INT.pack(len(users)) + b"".join(packed))
@@ -89,14 +90,14 @@ def text(xid: int, zxid: int, value: str) -> bytes:
 
 
 def result(xid: int, opcode: OpCode, done: Result) -> bytes:
-    """Of a command of the tree."""
+    """The reply to a command of the tree."""
     if done.error:
         return error(xid, done.zxid, done.error)
     return reply(xid, done.zxid, _BODIES[opcode](done.value))
 
 
 def multi(xid: int, opcodes: Sequence[OpCode], done: Result) -> bytes:
-    """Its header says that all is well even if it is not; its parts say what became of each."""
+    """The reply to a multi. Its header has no error in any case; each part has its own."""
     if done.value is None:  # refused as a whole
         return error(xid, done.zxid, done.error)
     failed = done.error is not Error.OK
@@ -115,7 +116,7 @@ def _part(opcode: OpCode, value: Any) -> bytes:
 def multi_read(
     xid: int, zxid: int, reads: Iterable[tuple[OpCode, Callable[[], Any]]], looked: Callable[[], int]
 ) -> bytes:
-    """Each read stands alone: one that is refused is an entry with its error.
+    """The reply to a multiRead. A refused read is an entry with its error.
 
     Args:
         looked: bytes that reads have looked at so far (`Tree.looked`).
@@ -161,7 +162,7 @@ _PARTS: Final[Mapping[OpCode, OpCode]] = {
     OpCode.CREATE_CONTAINER: OpCode.CREATE2,
     OpCode.CREATE_TTL: OpCode.CREATE2,
 }
-"""What some parts of a multi are answered as, by ZooKeeper 3.8 too: of those that create, Java's client knows these two types."""
+"""Types of some parts in the reply of a multi, as in ZooKeeper 3.8: for parts that create, Java's client knows these two."""
 _BODIES: Final[Mapping[OpCode, Callable[[Any], bytes]]] = {
     OpCode.CREATE: lambda value: string(value.path),
     OpCode.CREATE2: _path_and_stat,

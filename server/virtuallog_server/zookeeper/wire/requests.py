@@ -1,7 +1,7 @@
-"""What clients ask: bodies of requests into commands and reads.                                                     Pure.
+"""Requests of clients: bodies into commands and reads.
 
-A write becomes the command of the tree (`virtuallog_database.tree.commands`), a read a class of its own. Whatever a body holds, a parser returns
-a request or raises MalformedError; what a command may say is for the tree to judge.
+A write becomes the command of the tree (`virtuallog_database.tree.commands`), a read a class of its own. For any body a parser
+returns a request or raises MalformedError. The tree judges the content of a command.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from virtuallog_server.zookeeper.wire.opcodes import ERROR_ENTRY, OpCode
 from virtuallog_server.zookeeper.wire.quorum_config import QuorumChange
 
 MULTI_OPERATIONS_MAX: Final = 1000
-"""In one multi, or multiRead. A multi is applied at a stretch on every server: below a quota 40 to 90 us each, and others wait. A frame might hold eighty times as many."""
+"""Most operations of one multi or multiRead. A multi is applied at a stretch on every server: below a quota 40 to 90 us each, and
+others wait. A frame might hold eighty times as many.
+"""
 
 
 class Read(NamedTuple):
-    """Of one znode, and whether to watch it."""
+    """A read of one znode; with `watch`, it sets one."""
 
     path: str
     watch: bool
@@ -32,7 +34,7 @@ class Read(NamedTuple):
 @attrs.frozen
 class MultiRead:
     reads: tuple[tuple[OpCode, Read], ...]
-    """With GET_DATA or GET_CHILDREN each."""
+    """The reads, each with GET_DATA or GET_CHILDREN."""
 
 
 @attrs.frozen
@@ -43,7 +45,7 @@ class AddWatch:
 
 @attrs.frozen
 class NamedWatches:
-    """Of a path, in one of the two tables of watches or in both."""
+    """Watches of a path, in one of the two tables of watches or in both."""
 
     path: str
     child: bool
@@ -52,7 +54,7 @@ class NamedWatches:
 
 @attrs.frozen
 class SetWatches:
-    """What a client that comes back had watched, as of the change it has seen last."""
+    """The watches of a client that has reconnected, and the last change that it has seen."""
 
     relative_zxid: int
     data: list[str]
@@ -70,7 +72,7 @@ class Auth:
 
 @attrs.frozen
 class Batch:
-    """A multi, and what its parts were called: their replies differ."""
+    """A multi, and the types of its parts: their replies differ."""
 
     multi: Multi
     opcodes: tuple[OpCode, ...]
@@ -86,7 +88,7 @@ _ADDED_MODES: Final = frozenset((WatchMode.PERSISTENT, WatchMode.PERSISTENT_RECU
 
 
 def create(reader: Reader) -> Create:
-    """create, create2."""
+    """Parse create, create2."""
     return Create(reader.string(), reader.buffer(), _acl(reader), reader.integer())
 
 
@@ -117,12 +119,12 @@ def check(reader: Reader) -> Check:
 
 
 def read(reader: Reader) -> Read:
-    """exists, getData, getChildren, getChildren2."""
+    """Parse exists, getData, getChildren, getChildren2."""
     return Read(reader.string(), reader.boolean())
 
 
 def path(reader: Reader) -> str:
-    """sync, getACL, getEphemerals, getAllChildrenNumber."""
+    """Parse sync, getACL, getEphemerals, getAllChildrenNumber."""
     return reader.string()
 
 
@@ -153,7 +155,7 @@ def add_watch(reader: Reader) -> AddWatch:
 
 
 def named_watches(reader: Reader) -> NamedWatches:
-    """checkWatches, removeWatches. 1 stands for those of children, 2 for those of data, 3 for any."""
+    """Parse checkWatches, removeWatches. Type 1 stands for watches of children, 2 for those of data, 3 for any."""
     path, kind = reader.string(), reader.integer()
     if kind not in {1, 2, 3}:
         raise MalformedError(f"type {kind} of watches")
@@ -185,12 +187,12 @@ def reconfig(reader: Reader) -> QuorumChange:
 
 
 def _acl(reader: Reader) -> tuple[Acl, ...]:
-    """The id of the scheme `auth` means nothing: kazoo sends null."""
+    """Parse an ACL. The id of the scheme `auth` means nothing: kazoo sends null."""
     return tuple(reader.vector(lambda: Acl(reader.integer(), reader.string(), reader.optional_string() or "")))
 
 
 def _next_part(reader: Reader, known: Mapping[OpCode, object]) -> OpCode | None:
-    """The type of the next operation in a multi; None: it ends here. One that has no place there is malformed."""
+    """The type of the next operation in a multi. None at the end. A type that a multi cannot have is malformed."""
     opcode, is_last, _ = reader.integer(), reader.boolean(), reader.integer()
     if is_last:
         if opcode != ERROR_ENTRY:
