@@ -1,4 +1,4 @@
-"""Installed loglet kinds and MetaStores, found through entry points.
+"""Installed loglet kinds and MetaStores, found through entry points (one line in a package's pyproject.toml).
 
 No code of this project names a kind, so other packages can add their own.
 """
@@ -9,12 +9,17 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import Final
 
+import attrs
+import structlog
+
 from virtuallog.admin.control import CONTROL
 from virtuallog.admin.membership import MEMBERSHIP
 from virtuallog.contract.errors import UnknownKindError
 from virtuallog.contract.interface import Interface
 from virtuallog.contract.metastore import MetaStoreProvider
-from virtuallog.contract.provider import LogletProvider, compose
+from virtuallog.contract.provider import LogletProvider, SupportsPresentation, compose
+
+log = structlog.get_logger(__name__)
 
 LOGLETS_GROUP: Final = "virtuallog.loglets"
 METASTORES_GROUP: Final = "virtuallog.metastores"
@@ -28,7 +33,7 @@ def loglet_kinds() -> tuple[str, ...]:
 
 
 def loglet_maker(kind: str) -> Callable[[], LogletProvider]:
-    """What makes a provider of an installed kind: its class, as a rule.
+    """Return the callable that makes a provider of an installed kind: its class, as a rule.
 
     Raises:
         UnknownKindError: the kind is not installed.
@@ -38,6 +43,32 @@ def loglet_maker(kind: str) -> Callable[[], LogletProvider]:
             made: Callable[[], LogletProvider] = found.load()
             return made
     raise UnknownKindError(kind, ", ".join(loglet_kinds()))
+
+
+@attrs.frozen
+class Presentation:
+    """How a kind of loglets is shown and tried; see `SupportsPresentation`."""
+
+    color: str
+    trials: Mapping[str, Mapping[str, str]]
+    crash_area: str
+
+
+def presentations() -> dict[str, Presentation]:
+    """Return the presentation of each installed kind that offers one.
+
+    A kind whose provider cannot be imported or made is left out: it must not stop a page or the simulator.
+    """
+    found = {}
+    for kind in loglet_kinds():
+        try:
+            provider = loglet_maker(kind)()
+            if isinstance(provider, SupportsPresentation):
+                trials = {name: dict(settings) for name, settings in provider.trials.items()}
+                found[kind] = Presentation(str(provider.color), trials, str(provider.crash_area))
+        except Exception as error:  # foreign code
+            log.warning("a kind of loglets cannot be shown", kind=kind, error=f"{type(error).__name__}: {error}")
+    return found
 
 
 def loglet_providers() -> dict[str, LogletProvider]:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.source_tree import ROOT
 from virtuallog.connect import connect, open_services_to
-from virtuallog.plugins import loglet_kinds
+from virtuallog.plugins import loglet_kinds, presentations
 from virtuallog_lab.bench.targets import target_names
 from virtuallog_server.local_cluster.supervisor import open_local_cluster
 from virtuallog_server.report import kinds
@@ -64,6 +64,20 @@ def test_it_is_listed_and_has_a_color() -> None:
     assert KIND in target_names()
     assert KIND in catalogue.loglet_kinds()
     assert kinds.tone_of(KIND) == "red"
+
+
+def test_a_kind_that_cannot_be_loaded_stops_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages, trials and the simulator go on without the kind of a package that is broken."""
+    metadata = tmp_path / "other" / "broken-0.1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 0.1.0\n")
+    (metadata / "entry_points.txt").write_text("[virtuallog.loglets]\nbroken = no_such_module:Provider\n")
+    monkeypatch.syspath_prepend(metadata.parent)
+
+    assert "broken" in loglet_kinds()
+    assert KIND in presentations().keys() - {"broken"}
+    assert kinds.tone_of("broken") == kinds.OTHER
+    assert KIND in target_names()
 
 
 async def test_a_log_is_swapped_to_it_and_explained(tmp_path: Path) -> None:

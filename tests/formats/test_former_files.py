@@ -44,7 +44,7 @@ async def test_write_ahead_logs_of_the_first_version_are_read(tmp_path: Path) ->
     assert kept >= expected.tail - expected.trim
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.processes
 async def test_a_cluster_of_the_first_version_goes_on(tmp_path: Path) -> None:
     """Three nodes start on their old data: all entries are there, appends, a new loglet, a trim and a restart work."""

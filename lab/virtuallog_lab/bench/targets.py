@@ -12,8 +12,7 @@ from typing import Final
 import attrs
 
 from virtuallog.contract.errors import InvalidSettingError
-from virtuallog.contract.provider import SupportsPresentation
-from virtuallog.plugins import loglet_kinds, loglet_providers
+from virtuallog.plugins import loglet_kinds, presentations
 
 NODES: Final = 3
 """1 to 3: they do everything."""
@@ -32,13 +31,13 @@ class Target:
 
 
 def own_targets() -> list[Target]:
-    """Targets that need nothing but our own nodes: the trials of every installed kind."""
-    return [
-        Target(name, kind, settings)
-        for kind, provider in loglet_providers().items()
-        if isinstance(provider, SupportsPresentation)
-        for name, settings in provider.trials.items()
-    ]
+    """Targets that need nothing but our own nodes: the trials of every installed kind, by unique names."""
+    found: dict[str, Target] = {}
+    for kind, presentation in presentations().items():
+        for name, settings in presentation.trials.items():
+            if name != ZOOKEEPER:
+                found.setdefault(name, Target(name, kind, settings))
+    return [*found.values()]
 
 
 def target_names() -> list[str]:

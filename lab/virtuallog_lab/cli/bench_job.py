@@ -61,7 +61,11 @@ def reconfigure(
     if picture is not None:
         import_module("matplotlib")  # only pictures need it; not after a measurement of minutes
     machine = Machine.look()
-    names = target_names() if is_all else names
+    known = target_names()
+    unknown = sorted({*names} - {*known})
+    if unknown:
+        raise click.UsageError(f"--kind: no '{unknown[0]}' (known: {', '.join(known)})")
+    names = known if is_all else names
     outcome = trio.run(_swap, names, count, zookeeper, load, window_seconds, keep, machine)
     if picture is not None:
         matrix_picture.draw(outcome.matrix, f"{outcome.report.title}; {machine}", picture)

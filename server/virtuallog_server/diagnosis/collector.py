@@ -1,6 +1,6 @@
 """Collector of evidence: asks nodes, members and loglets, only with questions that change nothing.
 
-Every question is one that the role CLIENT may ask (docs/security.md), and each has a timeout. So a collection takes as long as the
+Every question is one that the role CLIENT may ask (docs/howto/secure.md), and each has a timeout. So a collection takes as long as the
 slowest two of them, some seconds, for any number of silent nodes.
 """
 

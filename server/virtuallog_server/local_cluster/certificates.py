@@ -4,7 +4,7 @@ DIR/authority.pem, authority.key      with this key one can be every node and ad
 DIR/node-N.pem, node-N.key            of node N
 DIR/client-NAME.pem, client-NAME.key  of a client; likewise admin-NAME
 
-For operators without an authority. Certificates of another one work as well: docs/security.md says what must be in them.
+For operators without an authority. Certificates of another one work as well: docs/howto/secure.md says what must be in them.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ VALUES: Final = "values"
 REPLICAS: Final = "stores"
 """Folders of stores."""
 RECOVERING: Final = frozenset({(VALUES, "paxos"), (REPLICAS, "database")})
-"""Stores that other nodes restore. A replica of a paxos loglet recovers from a majority before it votes (docs/protocols/paxos.md,
+"""Stores that other nodes restore. A replica of a paxos loglet recovers from a majority before it votes (docs/internals/protocols/paxos.md,
 "Recovery"); a replica of a database installs a snapshot of another one. Any other lost store is lost with its directory.
 """
 _IN_STORE: Final = "founded"

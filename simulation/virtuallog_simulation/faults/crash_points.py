@@ -19,9 +19,8 @@ from typing import Final
 import attrs
 
 from virtuallog.contract.crash_points import CRASH_POINTS, CrashPoint
-from virtuallog.contract.provider import SupportsPresentation
 from virtuallog.contract.types import NodeId
-from virtuallog.plugins import loglet_providers
+from virtuallog.plugins import presentations
 from virtuallog.testing.sim.process import Process
 from virtuallog_simulation.world.machine import Machine
 from virtuallog_simulation.world.world import World
@@ -33,8 +32,7 @@ COUNTED: Final = "crash at "
 
 
 def _areas_of_kinds() -> dict[str, str]:
-    presented = [(kind, each) for kind, each in loglet_providers().items() if isinstance(each, SupportsPresentation)]
-    return {kind: each.crash_area for kind, each in presented if each.crash_area}
+    return {kind: each.crash_area for kind, each in presentations().items() if each.crash_area}
 
 
 AREAS: Final[Mapping[str, str]] = {

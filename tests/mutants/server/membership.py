@@ -93,14 +93,14 @@ def drained_nodes_count_as_free_for_seats(register: Register) -> str:
 
 @mutant(Drain._step, scenario="emptied", found_by=[SETS, DONE])
 async def a_drain_puts_the_members_that_it_planned(
-    self: Drain, picture: ClusterState, tell: Callable[[str], None]
+    self: Drain, state: ClusterState, tell: Callable[[str], None]
 ) -> bool:
     """As a list, again after a lost put, on top of what others have decided meanwhile."""
-    if self.node in picture.register.members:
-        members = {*picture.register.members, picture.seatable[0]} - {self.node}
+    if self.node in state.register.members:
+        members = {*state.register.members, state.seatable[0]} - {self.node}
         await self._amend(Members(tuple(sorted(members))))
         return True
-    return await step(self, picture, tell)
+    return await step(self, state, tell)
 
 
 @mutant(WithdrawRoles.amend, scenario="emptied", found_by=[SETS, "progress"])
@@ -169,14 +169,14 @@ def servers_that_are_down_count_as_holders(self: ClusterState, placed: PlacedSeg
 
 
 @mutant(read_state_with_copies, scenario="replaced", used_in=replacing, found_by=["progress"])
-async def a_replica_that_recovers_counts_as_a_whole_one(log: VirtualLog, picture: ClusterState) -> ClusterState:
+async def a_replica_that_recovers_counts_as_a_whole_one(log: VirtualLog, state: ClusterState) -> ClusterState:
     """Its directory is the one that the register names."""
-    return picture
+    return state
 
 
 @mutant(Replace._restore, scenario="operated", found_by=[DONE, "progress"])
 async def a_replacement_is_complete_when_the_node_answers(
-    self: Replace, picture: ClusterState, tell: Callable[[str], None]
+    self: Replace, state: ClusterState, tell: Callable[[str], None]
 ) -> Progress:
     """Its copies are left to others."""
     return Progress(done=True, waits=False, says=f"node {self.node} answers")

@@ -22,7 +22,7 @@ from virtuallog_server.healing.core.failure_detector import Condition
 
 @attrs.frozen(kw_only=True)
 class HealingSettings:
-    """The patience of a policy. docs/sample.toml explains the fields, for nodes that are configured by a file."""
+    """The patience of a policy. docs/reference/sample.toml explains the fields, for nodes that are configured by a file."""
 
     server_patience_seconds: float = 8.0
     """Seconds for which a server of the open segment must have failed before a spare node takes its place."""

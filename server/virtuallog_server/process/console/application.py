@@ -1,6 +1,6 @@
 """The pages of the console, as a Starlette application.
 
-    /metrics   figures, for Prometheus (docs/metrics.md)
+    /metrics   figures, for Prometheus (docs/reference/metrics.md)
     /healthz   200 as long as the event loop runs: for supervisors that restart dead processes
     /readyz    200 once the node knows a register and all its roles are open, else 503 and the reasons
     /status    this node's part of `virtuallog status --json`

@@ -17,8 +17,3 @@ PAINT: Final[dict[Tone, str]] = {
     "grey": "#7b8494",
 }
 """Colours on white; the same as in page.css."""
-
-
-def tone_of(kind: str) -> Tone:
-    """The tone of a kind of loglet. Kinds of other packages share one."""
-    return KINDS.get(kind, "teal")
