@@ -1,4 +1,4 @@
-"""A seed is a seed: the same trace, byte for byte, in every process and whatever ran before."""
+"""A seed is a seed: the same trace, byte for byte, in every process and after any earlier runs."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_two_seeds_are_two_runs() -> None:
 
 
 def test_recording_changes_nothing() -> None:
-    """A run that is told in detail is the run that was told in brief."""
+    """A run recorded in detail is the same as one recorded in brief."""
     plain, recorded = run_seed(SEED), run_seed(SEED, messages=True)
 
     events = {id(event): event for event in recorded.history.events}.values()

@@ -1,4 +1,4 @@
-"""Many seeds on several processes: each is accounted for, whatever becomes of the process that ran it."""
+"""Many seeds on several processes: each is accounted for, even if the process that ran it dies."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_processes_that_all_die_end_the_run(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_two_traces_of_one_seed_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If they differ, the seed fails: whatever else it found would not be found again."""
+    """If they differ, the seed fails: its other findings would not be found again."""
     traces = itertools.count()
     receive = fleet._Worker.receive
 

@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 SIMULATION = ROOT / "simulation" / "virtuallog_simulation"
 ABOUT_RUNS = {"comes to an end", "no unexpected error", "progress"}
-"""Found by whoever runs a story, not by a check."""
+"""Violations found by the runner of a story, not by a check."""
 
 
 def names_in_code() -> set[str]:
@@ -75,7 +75,7 @@ def _cells(cells: Iterable[str]) -> set[str]:
 
 
 def test_every_check_is_explained() -> None:
-    """The table is what somebody reads who has a failing seed."""
+    """The table explains every check to a reader with a failing seed."""
     explained, _ = tables()
 
     text = (ROOT / "docs/reference/promises.md").read_text()

@@ -1,4 +1,4 @@
-"""Crash points: a process dies exactly where it was told to, and nobody else notices more than that."""
+"""Crash points: a process dies exactly at the drawn point, and the others notice nothing but its death."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ENCODED = "wal: a group is encoded, nothing is written"
 
 @attrs.frozen
 class Ping(Request[str]):
-    """Answered by whoever lives."""
+    """A request that every live node answers."""
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ def test_a_node_that_dies_in_a_handler_answers_nobody(point: CrashPoint) -> None
 
 
 def test_it_strikes_at_the_pass_that_was_drawn(point: CrashPoint) -> None:
-    """Whatever node it is that passes."""
+    """It strikes at the drawn pass, at any node."""
     passed: list[int] = []
 
     async def program(ports: MachinePorts) -> None:
@@ -219,7 +219,7 @@ def test_it_strikes_at_the_pass_that_was_drawn(point: CrashPoint) -> None:
 
 
 def test_after_the_end_nobody_dies_and_nobody_is_started_again(point: CrashPoint) -> None:
-    """Whoever stops the faults says who lives on."""
+    """The code that stops the faults decides which nodes live on."""
 
     async def program(ports: MachinePorts) -> None:
         point.reached()
@@ -313,7 +313,7 @@ def test_a_client_dies_with_all_its_tasks(point: CrashPoint) -> None:
 
 
 def test_clients_live_until_the_nemesis_works(point: CrashPoint) -> None:
-    """Whoever waits for the cluster to be founded must not die of it."""
+    """A client that waits for the cluster to be founded must not die of it."""
     passed: list[str] = []
 
     async def story(world: World) -> None:
@@ -359,7 +359,7 @@ def test_a_run_may_be_narrowed_to_other_faults(point: CrashPoint) -> None:
 
 
 def test_processes_die_at_crash_points_in_most_runs() -> None:
-    """And whatever promise a run breaks, the deaths themselves are no error."""
+    """The deaths themselves are no error, even if a run breaks a promise."""
     deaths = 0
     for seed in range(1, 7):
         report = run_seed(seed)
