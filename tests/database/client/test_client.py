@@ -274,7 +274,7 @@ async def test_a_stream_of_changes_is_for_one_block(autojump_clock: MockClock) -
 
 
 async def test_without_a_replica_there_is_nothing_to_read(autojump_clock: MockClock) -> None:
-    """Unavailable, as for writes: the store is closed or has failed. Whoever holds the replica learns which; a reader can only
+    """Unavailable, as for writes: the store is closed or has failed. The owner of the replica learns which; a reader can only
     try again."""
     async with worlds() as w:
         disk = MemoryDisk()

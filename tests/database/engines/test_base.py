@@ -301,7 +301,7 @@ async def test_an_entry_of_a_later_version_stops_the_replica(autojump_clock: Moc
 
 @pytest.mark.parametrize("kind", ["memory", "sparse"])
 async def test_play_goes_on_across_swaps_of_the_log(kind: str, autojump_clock: MockClock) -> None:
-    """Also into a loglet whose positions have gaps."""
+    """Play goes on in the next loglet, also in one whose positions have gaps."""
     async with replicas() as r:
         one, two = await r.start(1, recipe=only_base), await r.start(2, recipe=only_base)
         for number in range(6):

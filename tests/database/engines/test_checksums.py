@@ -36,7 +36,7 @@ def checksums(running: Running) -> ChecksumEngine:
 
 @attrs.define(eq=False)
 class RememberingDisk(MemoryDisk):
-    """One whose store knows which of its snapshots are still there."""
+    """A disk whose store knows which of its snapshots are still there."""
 
     snapshots: list[weakref.ref[StoreReader]] = attrs.field(factory=list)
 

@@ -351,7 +351,7 @@ async def test_who_waits_is_told_when_a_raw_write_takes_the_lease_away(autojump_
 
 
 async def test_who_confirms_when_the_replica_has_stopped_is_told_so(autojump_clock: MockClock) -> None:
-    """A reader whose sync was completed in the very turn in which the replica stopped: it comes when nobody looks at who waits."""
+    """A reader gets UnavailableError if its sync completes in the very turn in which the replica stops."""
     async with replicas() as world:
         _, second, _ = await enabled(world, holder=lagging(WANTED, 0.5))
         second.application.engine.propose(Entry(b"a"), lambda _: None)

@@ -189,7 +189,7 @@ def without_time(context: LayerContext, settings: StackSettings) -> Sequence[Lay
 
 
 async def test_a_log_that_uses_an_unknown_engine_is_not_played(autojump_clock: MockClock) -> None:
-    """That engine's writes would be missing; a store that has one enabled is not opened, either."""
+    """The writes of the unknown engine would be missing; a store that has one enabled is not opened, either."""
     async with databases() as world:
         one = await world.start(1)
         await trio.sleep(6.0)

@@ -255,7 +255,7 @@ async def test_a_full_disk_gives_its_room_back_and_tries_again(autojump_clock: M
 
 
 async def test_our_own_failing_disk_ends_it_and_a_peers_does_not(autojump_clock: MockClock) -> None:
-    """The same error means two things, depending on whose it is."""
+    """A restore ends with the error of its own disk, and goes on to the next peer after the same error of a peer."""
     async with world() as made:
         bad, _ = await peers(made, 120, 100)
         made.trim_point = 90
@@ -315,7 +315,7 @@ async def test_the_log_is_held_while_a_peer_reads_on(autojump_clock: MockClock) 
 
 
 async def test_without_a_hold_nothing_is_given(autojump_clock: MockClock) -> None:
-    """Neither an offer, whose log may be gone, nor a piece when the hold could not be renewed: the next one tries that again."""
+    """Without a renewed hold a replica gives neither an offer, whose log may be gone, nor a piece. The next request tries again."""
     async with world() as made:
         (machine,) = await peers(made, 100)
         client = made.machine(3)

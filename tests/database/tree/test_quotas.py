@@ -109,7 +109,7 @@ def test_digits_are_those_of_ascii() -> None:
 
 
 def test_a_quota_costs_nothing_where_it_does_not_apply() -> None:
-    """A write looks down the tree of quotas, not up its own path: with a quota anywhere, which everybody may set, a thousand
+    """A write looks down the tree of quotas, not up its own path: with a quota anywhere, which every client may set, a thousand
     writes of znodes a thousand deep would have kept every replica busy for minutes."""
     world = World()
     world.store = store = CountingStore(world.disk, None, None)

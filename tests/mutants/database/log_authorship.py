@@ -38,7 +38,7 @@ def the_guard_is_put_and_nothing_is_sealed(self: Register) -> bool:
 
 @mutant(ownership.find_foreign, scenario="intruders", within=20, found_by=["the guard is refused for a reason"])
 async def a_log_is_taken_from_the_program_that_uses_it(virtual_log: VirtualLog) -> LogPosition | None:
-    """Nobody looks for entries of others before the guard is put."""
+    """No look for entries of others before the guard is put."""
     return None
 
 

@@ -47,7 +47,7 @@ uses = ClusterState.uses
 
 @mutant(_with_members, scenario="operated", found_by=["changes take effect"])
 def the_members_of_a_lost_put_are_put_again(before: Register, change: ChangeMembers) -> Register | None:
-    """Whatever another operator has decided meanwhile is undone."""
+    """The change that another operator has made meanwhile is undone."""
     if before.drained(change.members):
         return None
     return before.with_members(change.members)

@@ -238,7 +238,7 @@ def test_the_judge_misses_whatever_does_not_come(target: str, replacement: Any, 
     assert [message[: len(missing)] for message in progress] == [missing]
 
 
-# -- somebody else's service ------------------------------------------------------------------------------------------
+# -- another machine's service ----------------------------------------------------------------------------------------
 
 
 def ask(server: EntriesServer, request: Any) -> Any:
