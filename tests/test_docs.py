@@ -1,4 +1,4 @@
-"""Documents that cannot rot: whatever they point at is there."""
+"""Checks that the targets of all links and paths in documents exist."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def prose(document: Path) -> str:
 
 @cache
 def anchors(document: Path) -> set[str]:
-    """What `#...` may follow a link to this document, as GitHub makes it of headings."""
+    """Anchors (`#...`) of the headings of this document, as GitHub makes them."""
     headings = re.findall(r"^#+ (.*)$", prose(document), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -59,7 +59,7 @@ def test_paths_in_prose_exist() -> None:
 
 
 def test_documents_named_in_code_exist() -> None:
-    """Where a docstring or a comment says `see docs/...`, there is something to see."""
+    """Each document that a docstring or a comment names exists."""
     named = [
         (module, name)
         for module in modules(*SHIPPED, "tests")
@@ -70,7 +70,7 @@ def test_documents_named_in_code_exist() -> None:
 
 
 def test_every_document_is_reachable_from_the_readme() -> None:
-    """A page that nobody links to is a page that nobody reads."""
+    """A page without a link to it is a page without readers."""
     seen, todo = set[Path](), [Path("README.md")]
     while todo:
         document = todo.pop()

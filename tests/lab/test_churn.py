@@ -23,7 +23,7 @@ def plan(writes: int, *, wipe: bool = True) -> ChurnPlan:
 
 
 def test_what_was_acknowledged_must_be_there() -> None:
-    """The value may be a later one that was sent; an older one, or one that nobody sent, is wrong."""
+    """The value may be a later one that was sent; an older one, or one that was never sent, is wrong."""
     writes = Writes([7, 8], b"", Budget(10))
     writes.under_way = deque([(7, 1), (8, 2), (7, 3)])
     writes.sent = {7: 3, 8: 2}

@@ -77,7 +77,7 @@ def test_the_steps_of_a_swap_split_it_into_phases() -> None:
 
 @pytest.mark.parametrize("step", [*STEPS])
 def test_a_swap_with_a_missing_step_is_left_out(step: str) -> None:
-    """Somebody else may have extended the log; then the phases mean nothing."""
+    """Another client may have extended the log; then the phases mean nothing."""
     assert split_into_phases({**STEPS, step: []}, 1.0, 2.0) is None
 
 

@@ -16,7 +16,7 @@ SMALL = Assumptions(outstanding=32)
 
 
 def test_a_position_is_acknowledged_when_all_lower_ones_are_stored() -> None:
-    """In whatever order they are stored, each is acknowledged once, and none before a lower one is there."""
+    """In any order of the stores, each is acknowledged once, and not before all lower ones are there."""
     for order in permutations(range(4)):
         log, acknowledged, stored = _Log(), list[int](), set[int]()
         for position in order:

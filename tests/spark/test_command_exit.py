@@ -1,7 +1,4 @@
-"""How commands of `virtuallog spark` end when they are told to, or when Spark does not start: real processes, each with a Java of its own.
-
-Nothing of them is left, nothing is published, nothing but a line is said.
-"""
+"""End of the commands of `virtuallog spark` at a signal, or if Spark does not start: real processes, each with a Java of its own."""
 
 from __future__ import annotations
 

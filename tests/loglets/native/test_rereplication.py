@@ -72,7 +72,7 @@ async def test_a_server_that_lost_its_disk_gets_its_copy_back(autojump_clock: Mo
 
 
 async def test_a_part_that_ends_in_the_middle_of_a_wave_is_copied(autojump_clock: MockClock) -> None:
-    """A stripe ends where the striped loglet does, and others decide where that is. Nobody would ever have such a wave that ends
+    """A stripe ends where the striped loglet does, and others decide where that is. No server would ever have such a wave that ends
     at or below the stop: the stripe would have stayed where it was, with one copy less."""
     async with running_cluster(nodes=4) as cluster:
         cluster.create()

@@ -58,7 +58,7 @@ def test_what_somebody_has_learned_is_copied() -> None:
 
 
 def test_whoever_leads_is_spared() -> None:
-    """Of two sources that reach equally far the one that does not lead is chosen."""
+    """If two sources reach equally far, the one that does not lead is chosen."""
     known = closing(two=standing(20, leads=2), three=standing(20, leads=2))
 
     assert known.next(range(2, 20), end=0) == CopyGap(THREE, 2, 20)

@@ -115,7 +115,7 @@ async def test_a_dead_coordinator_is_followed_within_moments(autojump_clock: Moc
 
 
 async def test_all_insist_at_once_and_one_of_them_leads(autojump_clock: MockClock) -> None:
-    """A node that is not elected names the leader, or says that there is none; no answer is false.
+    """A node that is not elected names the leader, or says that no leader is known; no answer is false.
     Then no more messages are sent."""
     async with running_cluster(5) as cluster:
         cluster.create(5)
