@@ -42,7 +42,7 @@ def test_what_is_unknown_is_sent_again_once() -> None:
 
 
 def test_each_znode_has_one_writer() -> None:
-    """So its values only grow."""
+    """The values of a znode only grow, as it has one writer."""
     assert sorted(key for share in shares(10, 3) for key in share) == list(range(10))
 
 

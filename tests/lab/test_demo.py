@@ -24,7 +24,7 @@ def test_the_tour_ends_where_the_story_kills() -> None:
 
 
 def test_the_tour_goes_over_every_kind_of_our_own() -> None:
-    """And to log servers that do nothing else; never twice in a row to the same."""
+    """The tour visits every kind, and log servers without other roles; never the same twice in a row."""
     stops = tour(())
 
     assert {stop.kind for stop in stops} == {"native", "paxos", "striped"}

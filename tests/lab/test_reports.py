@@ -107,7 +107,7 @@ def test_a_report_is_markdown_json_or_text(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_report_with_problems_ends_the_program_with_code_1(capsys: pytest.CaptureFixture[str]) -> None:
-    """And does not say that nothing was lost."""
+    """The exit code is 1, and the report does not say that nothing was lost."""
     report = Report(title="", machine=MACHINE, tables=[], plain={}, verdict="nothing lost", problems=["lost: 7"])
     with pytest.raises(SystemExit) as ended:
         report.publish("text")

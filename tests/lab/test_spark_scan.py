@@ -37,7 +37,7 @@ PLAN = ScanPlan(entries=10_000, size=100, rounds=1, cores=2)
 
 
 def test_payloads_are_made_again_from_their_number() -> None:
-    """So a run that finds something wrong can be looked at; other numbers are other payloads."""
+    """A number gives the same payloads again, to examine a run that failed; other numbers give other payloads."""
     payloads = make_payloads(7, 100)
     assert payloads == make_payloads(7, 100) != make_payloads(8, 100)
     assert {len(payload) for payload in payloads} == {100} and len(set(payloads)) == BATCH

@@ -58,7 +58,7 @@ class Operator:
         self.by_hand[node] = self._begin(command, f"serve-{node}")
 
     def restart(self, node: int) -> None:
-        """As the page says."""
+        """Start `virtuallog serve --config` by hand, as the page says."""
         self.serve(node, f"virtuallog serve --config {self.data(node)}/node.toml")
 
     def said(self, name: str = "up") -> str:
@@ -89,7 +89,7 @@ class Operator:
         return json.loads(self.run(f"{command} --json", code))
 
     def wait_well(self) -> None:
-        """Until `status`, `explain` and `database status` have no objection."""
+        """Wait until `status`, `explain` and `database status` have no objection."""
         for command in ("virtuallog status", "virtuallog explain", "virtuallog database status"):
             self.wait_code(command, 0)
 

@@ -98,7 +98,7 @@ def restart_each(operator: Operator, zookeeper: int) -> None:
 
 
 def lose_the_section(operator: Operator, zookeeper: int) -> None:
-    """As a directory of the former version is: told at the start and by all three, until it is put back by an option."""
+    """Take the section out, as in a directory of the former version."""
     file = operator.data(2) / "node.toml"
     operator.kill(2, signal.SIGTERM)
     assert pid_file.read(operator.data(2)) is None

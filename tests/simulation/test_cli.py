@@ -145,7 +145,7 @@ def test_several_scenarios_at_once() -> None:
 
 
 def test_the_summary_goes_into_a_file(tmp_path: Path) -> None:
-    """As Markdown, or as JSON if the file is called so."""
+    """The summary is Markdown, or JSON if the file is called so."""
     for name in ("summary.md", "summary.json"):
         run("--seeds", "1..2", "--scenario", "weak-seal", "--jobs", "1", "--summary", str(tmp_path / name))
 
@@ -276,7 +276,7 @@ def test_wrong_usage_is_refused(arguments: list[str], message: str) -> None:
 
 
 def test_two_words_may_be_spelled_as_one() -> None:
-    """Or as two."""
+    """A name of two words may be spelled with a hyphen or with a space."""
     for name in ("one-way", "one way"):
         assert run("--seed", "1", "--operations", "1", "--faults", name).exit_code == 0
 

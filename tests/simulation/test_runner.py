@@ -48,7 +48,7 @@ def test_a_process_tells_what_the_seed_tells() -> None:
 
 
 def test_jobs_are_taken_when_a_process_is_free() -> None:
-    """So there may be as many as there are numbers."""
+    """Jobs are taken one by one, so their number is not limited."""
     with closing(run_jobs(jobs(*range(100_000)), processes=2)) as summaries:
         assert len(list(itertools.islice(summaries, 5))) == 5
 
@@ -106,7 +106,7 @@ def test_a_seed_that_hangs_is_given_up(processes: list[int]) -> None:
 
 @pytest.mark.long
 def test_processes_are_replaced_after_a_while(monkeypatch: pytest.MonkeyPatch, processes: list[int]) -> None:
-    """So what leaks in one of them stays small."""
+    """Processes are replaced after some jobs, so that a leak in one of them stays small."""
     monkeypatch.setattr(fleet, "SEEDS_PER_PROCESS", 3)
 
     assert len(list(run_jobs(jobs(*range(1, 8)), processes=1))) == 7

@@ -64,7 +64,7 @@ def agreed(running: Running) -> int:
 
 
 async def test_replicas_with_the_same_state_agree(autojump_clock: MockClock) -> None:
-    """Also while others write: what is compared is the state at one position."""
+    """Equal replicas agree also while others write: the states at one position are compared."""
     async with replicas() as world, trio.open_nursery() as nursery:
         running = [await world.start(node, settings=FAST) for node in (1, 2, 3)]
 

@@ -201,7 +201,7 @@ async def test_nobody_relies_on_a_lease_that_has_ended_in_the_log(
 
 
 async def test_clocks_that_are_worse_than_the_setting_do_break_it(autojump_clock: MockClock) -> None:
-    """So the margin is not there for nothing, and the test above can fail."""
+    """Reads go wrong with clocks beyond the setting: the margin is needed, and the test above can fail."""
     async with replicas() as world:
         first, second, _ = await _with_clocks(world, 0.7, 1.3)
         with pytest.raises(AssertionError, match="relies"):

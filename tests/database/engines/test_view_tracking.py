@@ -265,7 +265,7 @@ async def test_a_replica_that_lags_does_not_trim_what_is_held(autojump_clock: Mo
 
 
 async def test_the_position_of_the_snapshot_survives_a_restart(autojump_clock: MockClock) -> None:
-    """Until it has looked for its snapshots, a replica stands by what it has announced before."""
+    """A replica keeps its announced position until it has looked for its snapshots."""
     async with replicas() as world:
         first = await world.start(1, settings=FAST)
         for number in range(10):

@@ -142,7 +142,7 @@ async def test_effects_of_one_entry_are_what_it_did(autojump_clock: MockClock) -
 
 
 async def test_the_store_stands_right_behind_the_entry_whose_effects_are_handed_out() -> None:
-    """So who compares digests of replicas can do so at the position that they are of."""
+    """Digests of replicas can be compared at the position that they belong to."""
     replay = Replay(MemoryDisk().open())
     entry = Entry(b"no command", {PROPOSER: bytes(TOKEN_BYTES)}).encode()
     log = [batch(0, entry, entry)]

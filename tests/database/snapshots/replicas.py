@@ -110,7 +110,7 @@ class World:
     network: SimulatedNetwork
     trim_point: int = 0
     unknown: int = 0
-    """So often the log does not answer."""
+    """Number of requests that the log leaves unanswered."""
     refusal: VirtualLogError = attrs.field(factory=lambda: UnavailableError("the log does not answer"))
     """Its answer then."""
     asked: int = 0

@@ -112,7 +112,7 @@ class Servers:
         return server.disk
 
     async def write(self, count: int) -> None:
-        """So many writes, spread over some time."""
+        """Make `count` writes, spread over some time."""
         for number in range(count):
             node = sorted(self.running)[number % len(self.running)]
             await self.running[node].write(number)

@@ -202,7 +202,7 @@ async def test_a_flipped_bit_on_the_way_is_asked_for_once_more(autojump_clock: M
 
 
 async def test_a_piece_that_is_too_short_is_not_taken(autojump_clock: MockClock) -> None:
-    """Nor one without anything, which would never end."""
+    """A piece that is too short is refused, also an empty one, with which a restore would never end."""
     await _with_damage(autojump_clock, lambda piece: Piece(content=b"", checksum=0))
 
 

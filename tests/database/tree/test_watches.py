@@ -147,7 +147,7 @@ def test_a_recursive_and_a_standard_watch_of_one_watcher_are_told_once() -> None
 
 
 def test_who_is_gone_is_told_nothing() -> None:
-    """And leaves nothing behind."""
+    """A watcher that is gone gets no event and leaves nothing behind."""
     world, gone, here = Watched(), Recorder(), Recorder()
     for watcher in (gone, here):
         world.watches.data.add("/a", watcher)

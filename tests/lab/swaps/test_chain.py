@@ -29,7 +29,7 @@ closed where it starts, so ten stay."""
 ENTRIES = 40
 """Least entries of each segment."""
 LOOK = 5
-"""So many entries are read behind each trim."""
+"""Number of entries that are read behind each trim."""
 PATIENCE_SECONDS = 240.0
 
 

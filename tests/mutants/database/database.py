@@ -232,7 +232,7 @@ def who_waited_for_the_holder_is_told_in_between(self: LeaseEngine) -> None:
 
 @mutant(LivenessTimers.silent, scenario="zelos", options=CALM, found_by=["timers fire"])
 def silence_lasts_half_as_long(self: LivenessTimers, name: str, seconds: float, now: float) -> bool:
-    """So timers are over before their time."""
+    """Timers run out before their time."""
     return was_silent(self, name, seconds / 2, now)
 
 

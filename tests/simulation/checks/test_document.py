@@ -14,7 +14,7 @@ ABOUT_RUNS = {"comes to an end", "no unexpected error", "progress"}
 
 
 def names_in_code() -> set[str]:
-    """The words that begin a violation, or are told apart just before."""
+    """Names of the checks in code: the words that begin a violation, or a constant just before it."""
     folders = (SIMULATION / "checks", SIMULATION / "workload" / "database", ROOT / "virtuallog" / "testing")
     database = SIMULATION / "scenarios" / "database"
     others = [SIMULATION / "world" / "stop_reasons.py", database / "lag.py", database / "witness.py"]
@@ -84,7 +84,7 @@ def test_every_check_is_explained() -> None:
 
 
 def test_every_invariant_names_checks_that_exist() -> None:
-    """None is left to be believed."""
+    """Every invariant names a check that the table explains."""
     explained, standing = tables()
 
     assert standing - explained == set()

@@ -184,7 +184,7 @@ def acknowledged(story: Story, position: int = 1) -> None:
 
 
 def test_an_acknowledged_batch_is_on_a_quorum(ledger: Ledger, story: Story) -> None:
-    """Also if one of those that had it has lost its store since."""
+    """It was on a quorum, even if one replica of that quorum has lost its store since."""
     accept(ledger, ONE, 1, X)
     accept(ledger, TWO, 1, X)
     acknowledged(story)

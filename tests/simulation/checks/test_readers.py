@@ -80,7 +80,7 @@ def test_a_trim_that_comes_later_explains_nothing(story: Story) -> None:
 
 
 def test_filler_where_an_entry_is(story: Story) -> None:
-    """Even if the entry came later: filler is for good, so it hides the entry."""
+    """Filler is final, so it hides an entry, even one that came later."""
     story.happened(LogRead(0, 1), [filler(0, 1)])
     with story.during(LogAppend((b"x",))) as returned:
         returned(range(1))

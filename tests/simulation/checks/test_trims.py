@@ -139,7 +139,7 @@ def begun(story: Story) -> Story:
 
 
 def test_a_copy_may_be_behind_while_it_takes_the_place_of_a_segment(begun: Story) -> None:
-    """And no longer: once the change has returned, what was trimmed before it stays trimmed."""
+    """Once the change has returned, positions that were trimmed before it stay trimmed."""
     with begun.during(COPY) as returned:
         begun.happened(LogTrim(4), 4)
         begun.happened(put(COPIED), 3)

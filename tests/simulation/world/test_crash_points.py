@@ -66,7 +66,7 @@ def faults(world: World, *machines: Machine, **armed: tuple[CrashPoint | str, in
 
 
 def test_a_hook_hears_of_a_point_only_while_it_is_installed(point: CrashPoint) -> None:
-    """And what it raises comes out of the point."""
+    """A hook hears of a point only while installed, and its exception comes out of the point."""
     heard: list[CrashPoint] = []
     with hooked(heard.append):
         point.reached()
@@ -293,7 +293,7 @@ def test_a_client_dies_exactly_there_and_the_world_goes_on(point: CrashPoint) ->
 
 
 def test_a_client_dies_with_all_its_tasks(point: CrashPoint) -> None:
-    """Also if it is a task of its service nursery that gets to the point."""
+    """All tasks of a client die, also if a task of its service nursery reaches the point."""
     passed: list[str] = []
 
     async def service() -> None:

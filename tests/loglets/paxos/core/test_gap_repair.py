@@ -48,7 +48,7 @@ def learned(position: int, value: bytes = values.append(b"x", 0)) -> PaxosRecord
 
 
 def test_what_somebody_has_truncated_is_dropped() -> None:
-    """Even if another one has it still."""
+    """Positions that one replica has truncated are dropped, even if another one still has them."""
     assert closing(two=standing(10), three=standing(10, begin=5)).next(range(2, 9), end=0) == DropGap(5)
 
 
@@ -108,7 +108,7 @@ def test_time_gives_another_chance() -> None:
 
 
 def test_a_source_that_does_not_answer_is_passed_over() -> None:
-    """Until it is heard of again."""
+    """A source that does not answer is passed over until it is heard of again."""
     known = closing(two=standing(10), three=standing(8))
 
     known.lost(TWO)
