@@ -113,7 +113,7 @@ def test_lessons_quote_bugs_that_are_recorded() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("sphinx") is None, reason="needs the dependency group docs")
 def test_site_builds_without_warnings(tmp_path: Path) -> None:
-    """As `make docs` builds it: every link within it leads somewhere; and a browser shows it without asking the network."""
+    """In the site as `make docs` builds it every link resolves, and a browser shows it without the network."""
     options = ["-W", "--keep-going", "-n", "-q", "-b", "html", "-d", str(tmp_path / "trees")]
     command = [sys.executable, "-m", "sphinx", *options, str(ROOT / "docs"), str(tmp_path / "site")]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)

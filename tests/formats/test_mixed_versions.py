@@ -38,7 +38,7 @@ LIVE_KIND = 7
 
 
 def hold_back(folder: Path, protocol: int) -> None:
-    """Set the version of node 3 to `protocol`, as an operator does when upgrading nodes one by one."""
+    """Let node 3 speak no newer version than `protocol`, as an operator does when upgrading nodes one by one."""
     path = folder / f"node-{OLD}" / "node.toml"
     lines = [line for line in path.read_text().splitlines() if not line.startswith("protocol")]
     path.write_text("\n".join([f"protocol = {protocol}", *lines]) + "\n")

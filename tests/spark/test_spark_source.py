@@ -75,7 +75,7 @@ def query_with_filters(spark: SparkSession, cluster: str) -> None:
 
 
 async def test_spark_reads_a_log_by_its_short_name(spark: SparkSession, tmp_path: Path) -> None:
-    """As any other format."""
+    """Spark finds the source by its short name, as any other format."""
     async with log_of_one_node(tmp_path) as (cluster, log):
         for begin in (0, ENTRIES // 2):
             await log.append_many([b"%04d" % (begin + index) for index in range(ENTRIES // 2)])

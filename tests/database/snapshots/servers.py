@@ -147,7 +147,7 @@ class Servers:
 
 
 def disk_id(disk: StoreDisk) -> bytes:
-    """As if it had been formatted."""
+    """Id of a disk, as if it had been formatted."""
     return (id(disk) % (1 << 64)).to_bytes(16, "big")
 
 

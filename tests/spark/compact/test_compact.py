@@ -57,7 +57,7 @@ from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
 CLUSTER = b"c" * 16
 COMMANDS = 1500
 SMALL = 20 << 10
-"""So that there are several chunks, and several tables."""
+"""Size with which there are several chunks, and several tables."""
 
 
 def test_chunks_that_are_there_as_a_whole_lead_from_the_base_to_the_store() -> None:

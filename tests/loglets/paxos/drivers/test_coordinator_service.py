@@ -259,7 +259,7 @@ async def test_what_is_decided_reaches_all_replicas_though_nothing_follows(autoj
 
 
 async def test_to_settle_names_a_tail_that_holds(autojump_clock: MockClock) -> None:
-    """Even a coordinator that was outbid and does not know it: it asks, and then it says that it leads no longer."""
+    """Settling names a valid tail: a coordinator that was outbid without knowing asks, and then says that it leads no longer."""
     async with running_cluster() as cluster:
         cluster.create()
         await ask(cluster, 1, append(batch_of(0)))
