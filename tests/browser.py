@@ -91,7 +91,7 @@ class Browser:
 
     @property
     def complaints(self) -> list[str]:
-        """What the page has put on its console as an error or a warning, and what the browser has against it."""
+        """Errors and warnings that the page has put on its console, and those of the browser about the page."""
         found = []
         for event in self.events:
             told: Mapping[str, Any] = event.get("params", {})
@@ -145,7 +145,7 @@ def open_browser(program: str) -> Iterator[Browser]:
             browser.attach()
             yield browser
         finally:
-            os.close(commands_write)  # the browser ends when nobody can command it any more
+            os.close(commands_write)  # the browser ends when its command pipe is closed
             os.close(answers_read)
             os.killpg(process.pid, signal.SIGKILL)  # its helpers, too: they would go on writing to the profile
             process.wait()

@@ -12,6 +12,6 @@ settings.load_profile("untimed")
 
 
 def pytest_collection_finish() -> None:
-    """What was imported so far stays: the garbage collector need not visit the whole product and all tests again and again."""
+    """Freeze all imported objects: the garbage collector need not visit the whole product and all tests again and again."""
     gc.collect()
     gc.freeze()

@@ -45,7 +45,7 @@ class Shell:
     environment: dict[str, str]
 
     def run(self, script: str) -> str:
-        """What `script` prints; fails at its first command that fails. What it exports is there for the next one."""
+        """Output of `script`; fails at its first command that fails. The variables that it exports are there for the next one."""
         session = f"touch exports; . ./exports\n{script}\nexport -p >exports"
         command = ["bash", "-euo", "pipefail", "-c", session]
         done = subprocess.run(

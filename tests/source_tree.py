@@ -1,4 +1,4 @@
-"""What the guards of this folder look at: our packages, their modules, our documents."""
+"""Input of the guards of this folder: our packages, their modules, our documents."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def functions(module: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
 
 
 def attributes(module: Path) -> list[tuple[int, str]]:
-    """How a module reaches into those it imports: (line, dotted name) of each `module.name` and `from module import name`."""
+    """Uses of imported modules by a module: (line, dotted name) of each `module.name` and `from module import name`."""
     imported = _imported(parsed(module))
     found = []
     for node in ast.walk(parsed(module)):
@@ -66,7 +66,7 @@ def attributes(module: Path) -> list[tuple[int, str]]:
 
 
 def _imported(tree: ast.Module) -> dict[str, str]:
-    """What each name bound by `import x` or `import x as y` stands for."""
+    """Module names by the names that `import x` or `import x as y` binds."""
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import)]
     return {name.asname or name.name: name.name for node in imports for name in node.names}
 

@@ -1,4 +1,4 @@
-"""Documents that cannot rot: whatever they point at is there."""
+"""Checks that the targets of all links and paths in documents exist."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def prose(document: Path) -> str:
 
 @cache
 def anchors(document: Path) -> set[str]:
-    """What `#...` may follow a link to this document, as GitHub makes it of headings."""
+    """Anchors (`#...`) of the headings of this document, as GitHub makes them."""
     headings = re.findall(r"^#+ (.*)$", prose(document), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -59,7 +59,7 @@ def test_paths_in_prose_exist() -> None:
 
 
 def test_documents_named_in_code_exist() -> None:
-    """Where a docstring or a comment says `see docs/...`, there is something to see."""
+    """Each document that a docstring or a comment names exists."""
     named = [
         (module, name)
         for module in modules(*SHIPPED, "tests")
@@ -70,7 +70,7 @@ def test_documents_named_in_code_exist() -> None:
 
 
 def test_every_document_is_reachable_from_the_readme() -> None:
-    """A page that nobody links to is a page that nobody reads."""
+    """A page without a link to it is a page without readers."""
     seen, todo = set[Path](), [Path("README.md")]
     while todo:
         document = todo.pop()
@@ -113,7 +113,7 @@ def test_lessons_quote_bugs_that_are_recorded() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("sphinx") is None, reason="needs the dependency group docs")
 def test_site_builds_without_warnings(tmp_path: Path) -> None:
-    """As `make docs` builds it: every link within it leads somewhere; and a browser shows it without asking the network."""
+    """In the site as `make docs` builds it every link resolves, and a browser shows it without the network."""
     options = ["-W", "--keep-going", "-n", "-q", "-b", "html", "-d", str(tmp_path / "trees")]
     command = [sys.executable, "-m", "sphinx", *options, str(ROOT / "docs"), str(tmp_path / "site")]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)

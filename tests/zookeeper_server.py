@@ -73,7 +73,7 @@ class Server:
                 await process.wait()
 
     async def mode(self) -> str:
-        """'standalone', 'leader' or 'follower'; empty: it serves nobody."""
+        """'standalone', 'leader' or 'follower'; empty if it serves no client."""
         assert self._process is not None
         assert self._process.poll() is None, (self.folder / "log").read_text()[-2000:]
         # One that is just starting may take a connection, and never answer on it.

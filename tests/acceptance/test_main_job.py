@@ -104,7 +104,7 @@ def test_a_file_survives_five_swaps_and_a_kill_byte_for_byte(folder: Path) -> No
         up.send_signal(signal.SIGTERM)
         up.wait()
 
-    print(  # noqa: T201 -- for whoever runs it with -s
+    print(  # noqa: T201 -- shown by pytest -s
         f"{LINES} lines in {seconds:.1f} s with node {dead} killed, boundaries at {boundaries}"
     )
     assert sum(0 < boundary < LINES for boundary in boundaries) >= SWAPS

@@ -50,7 +50,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*arguments: str, cluster: Path | None = None) -> str:
-    """What a command prints; it must succeed."""
+    """Output of a command, which must succeed."""
     environment = {**os.environ, **({"VIRTUALLOG_CLUSTER": str(cluster)} if cluster else {})}
     command = [sys.executable, "-P", "-m", "virtuallog_server", *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -20,14 +20,14 @@ _ARCHIVE = Path(__file__).with_name("data") / "format-1.tar.xz"
 
 @attrs.frozen
 class Expected:
-    """What the log held when it was left."""
+    """Content of the log when the first version stopped."""
 
     trim: int
     tail: int
     order_sha256: str
 
     def holds(self, payloads: Iterable[bytes]) -> bool:
-        """Whether these are the entries from `trim` to `tail`, in order."""
+        """True if these are the entries from `trim` to `tail`, in order."""
         order = [int(payload.split()[1]) for payload in payloads]
         return hashlib.sha256(json.dumps(order).encode()).hexdigest() == self.order_sha256
 

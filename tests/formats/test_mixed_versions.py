@@ -32,13 +32,13 @@ from virtuallog_server.local_cluster.supervisor import LocalCluster, open_local_
 
 NODES, OLD = 4, NodeId(3)
 FORMER = 1
-"""What the old node speaks."""
+"""Protocol version of the old node."""
 LIVE_KIND = 7
 """The WAL record that version 2 has brought."""
 
 
 def hold_back(folder: Path, protocol: int) -> None:
-    """What an operator does who upgrades nodes one by one: node 3 speaks no newer version."""
+    """Let node 3 speak no newer version than `protocol`, as an operator does when upgrading nodes one by one."""
     path = folder / f"node-{OLD}" / "node.toml"
     lines = [line for line in path.read_text().splitlines() if not line.startswith("protocol")]
     path.write_text("\n".join([f"protocol = {protocol}", *lines]) + "\n")
@@ -70,7 +70,7 @@ async def append(log: VirtualLog, count: int) -> None:
 
 
 async def kinds_in_wals(folder: Path) -> set[int]:
-    """Of all records that the nodes have written."""
+    """Kinds of all WAL records that the nodes have written."""
     kinds: set[int] = set()
 
     def visit(_: Address, record: WalRecord) -> None:

@@ -111,7 +111,7 @@ def test_a_small_run_measures_every_system_of_ours() -> None:
 @pytest.mark.processes
 @pytest.mark.long
 def test_a_small_run_puts_paxos_beside_native() -> None:
-    """Each on processes of its own, in turn, with figures for whoever orders; the last lines are the table."""
+    """Each on processes of its own, in turn, with figures of the process that orders; the last lines are the table."""
     systems = [argument for system in (LOGLET, PAXOS_LOGLET) for argument in ("--system", system)]
     arguments = ["--loglet", "paxos", "--rounds", "1", "--seconds", "0.3", "--outstanding", "8", *systems]
     done = subprocess.run(

@@ -23,7 +23,7 @@ def plan(writes: int, *, wipe: bool = True) -> ChurnPlan:
 
 
 def test_what_was_acknowledged_must_be_there() -> None:
-    """The value may be a later one that was sent; an older one, or one that nobody sent, is wrong."""
+    """The value may be a later one that was sent; an older one, or one that was never sent, is wrong."""
     writes = Writes([7, 8], b"", Budget(10))
     writes.under_way = deque([(7, 1), (8, 2), (7, 3)])
     writes.sent = {7: 3, 8: 2}
@@ -42,7 +42,7 @@ def test_what_is_unknown_is_sent_again_once() -> None:
 
 
 def test_each_znode_has_one_writer() -> None:
-    """So its values only grow."""
+    """The values of a znode only grow, as it has one writer."""
     assert sorted(key for share in shares(10, 3) for key in share) == list(range(10))
 
 

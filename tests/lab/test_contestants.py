@@ -33,7 +33,7 @@ def test_syncs_are_counted_in_the_table_of_strace() -> None:
 
 @attrs.frozen
 class Toy:
-    """Says that it writes as many entries a second as it is told to."""
+    """A contestant that reports a given rate, in entries a second."""
 
     name: str
     rate: float

@@ -55,7 +55,7 @@ def test_figures_of_a_queue_are_none_of_the_log() -> None:
 
 
 def test_it_can_be_drawn(tmp_path: Path) -> None:
-    """As a PNG."""
+    """The measurements are drawn as a PNG."""
     draw(OUTCOME, tmp_path / "delos.png")
 
     assert (tmp_path / "delos.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"

@@ -24,7 +24,7 @@ def test_the_tour_ends_where_the_story_kills() -> None:
 
 
 def test_the_tour_goes_over_every_kind_of_our_own() -> None:
-    """And to log servers that do nothing else; never twice in a row to the same."""
+    """The tour visits every kind, and log servers without other roles; never the same twice in a row."""
     stops = tour(())
 
     assert {stop.kind for stop in stops} == {"native", "paxos", "striped"}
@@ -60,7 +60,7 @@ def test_only_what_takes_appends_reigns() -> None:
 
 
 def test_a_change_costs_the_longest_silence_from_when_it_was_asked_for() -> None:
-    """One that nobody asked for began when a node was killed, or else when it was seen."""
+    """A change that was not asked for began when a node was killed, or else when it was seen."""
     reigns = ActiveSegments()
     for at, chain in zip((0.0, 1.1, 5.0, 9.0), chains(4), strict=True):
         reigns.see(at, chain)

@@ -62,7 +62,7 @@ def test_what_was_not_swapped_or_could_not_be_split_is_no_figure() -> None:
 
 
 def test_it_can_be_drawn_and_put_on_a_page(tmp_path: Path) -> None:
-    """Also when the history was wrong, which the page says first."""
+    """A wrong history is drawn as well, and the page says so first."""
     told = outcome_of(ALL, ("entry 3/4 is lost",))
     draw(told.matrix, "swaps", tmp_path / "swaps.png")
     page = render(swap_page(told, "virtuallog bench reconfigure", "today"))

@@ -28,7 +28,7 @@ async def test_three_swaps_under_load_lose_nothing() -> None:
 
 @pytest.mark.long
 async def test_a_log_outlives_the_death_of_its_sequencer() -> None:
-    """A kill -9, and nobody helps: appends come back by themselves, and nothing is lost."""
+    """After a kill -9 appends come back without an operator, and nothing is lost."""
     evidence = await kill.run(["sequencer"], LOAD, 0.2, 20.0)
 
     assert report(Machine.look(), evidence).problems == []

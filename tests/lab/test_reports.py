@@ -77,7 +77,7 @@ def test_the_steps_of_a_swap_split_it_into_phases() -> None:
 
 @pytest.mark.parametrize("step", [*STEPS])
 def test_a_swap_with_a_missing_step_is_left_out(step: str) -> None:
-    """Somebody else may have extended the log; then the phases mean nothing."""
+    """Another client may have extended the log; then the phases mean nothing."""
     assert split_into_phases({**STEPS, step: []}, 1.0, 2.0) is None
 
 
@@ -107,7 +107,7 @@ def test_a_report_is_markdown_json_or_text(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_report_with_problems_ends_the_program_with_code_1(capsys: pytest.CaptureFixture[str]) -> None:
-    """And does not say that nothing was lost."""
+    """The exit code is 1, and the report does not say that nothing was lost."""
     report = Report(title="", machine=MACHINE, tables=[], plain={}, verdict="nothing lost", problems=["lost: 7"])
     with pytest.raises(SystemExit) as ended:
         report.publish("text")

@@ -37,7 +37,7 @@ PLAN = ScanPlan(entries=10_000, size=100, rounds=1, cores=2)
 
 
 def test_payloads_are_made_again_from_their_number() -> None:
-    """So a run that finds something wrong can be looked at; other numbers are other payloads."""
+    """A number gives the same payloads again, to examine a run that failed; other numbers give other payloads."""
     payloads = make_payloads(7, 100)
     assert payloads == make_payloads(7, 100) != make_payloads(8, 100)
     assert {len(payload) for payload in payloads} == {100} and len(set(payloads)) == BATCH
@@ -53,7 +53,7 @@ def test_contents_do_not_depend_on_the_order() -> None:
 
 
 def test_the_first_entries_are_those_that_lie_first() -> None:
-    """Whatever the order in which their appends were acknowledged."""
+    """The order in which appends were acknowledged does not matter."""
     parts = [contents_of(make_payloads(number, 10)) for number in range(3)]
     loaded = Loaded({2 * BATCH: parts[0], 0: parts[1], BATCH: parts[2]})
     assert loaded.count == 3 * BATCH
@@ -98,7 +98,7 @@ def test_cpu_is_told_apart_by_who_used_it() -> None:
     assert cpu_of(roles) == {"jvm": 10, "python": 1 + 3 + 4 + 2, "servers": 5}
 
 
-# -- what is told ---------------------------------------------------------------------------------------------------------
+# -- the report -----------------------------------------------------------------------------------------------------------
 
 
 def reading(what: str, cores: int, seconds: float, entries: int = PLAN.entries, cpu: float = 0.01) -> ScanResult:

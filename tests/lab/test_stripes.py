@@ -16,7 +16,7 @@ SMALL = Assumptions(outstanding=32)
 
 
 def test_a_position_is_acknowledged_when_all_lower_ones_are_stored() -> None:
-    """In whatever order they are stored, each is acknowledged once, and none before a lower one is there."""
+    """In any order of the stores, each is acknowledged once, and not before all lower ones are there."""
     for order in permutations(range(4)):
         log, acknowledged, stored = _Log(), list[int](), set[int]()
         for position in order:
@@ -43,7 +43,7 @@ def test_a_processor_serves_one_after_the_other() -> None:
 
 @pytest.mark.parametrize("stripes", [1, 4])
 def test_no_model_is_faster_than_its_slowest_part(stripes: int) -> None:
-    """And none wastes much of it, as long as enough is outstanding."""
+    """No model is faster than its slowest part, and none wastes much of it with enough outstanding appends."""
     found = Model(stripes, SMALL, random.Random(1)).run().appends_per_s
     bound = stripes * 1e6 / SMALL.sequencer_us
 
@@ -58,7 +58,7 @@ def test_clients_bound_what_many_stripes_can_do() -> None:
 
 
 def test_the_report_says_in_each_title_that_it_is_a_model() -> None:
-    """And the same seed gives the same curve."""
+    """Each title names the model, and the same seed gives the same curve."""
     points = run(SMALL, [1, 2], 7)
 
     assert points == run(SMALL, [1, 2], 7)

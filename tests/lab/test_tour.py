@@ -13,7 +13,7 @@ from virtuallog_lab.bench.reconfigure import circuit, tour
 @pytest.mark.parametrize("count", range(1, 8))
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_a_tour_takes_each_ordered_pair_once_a_round(count: int, rounds: int) -> None:
-    """Also from a place to itself; and it ends where it began."""
+    """Each round has every ordered pair once, also a place with itself; the tour ends where it began."""
     places = "abcdefgh"[:count]
     walk = list(tour(places, rounds))
 

@@ -59,7 +59,7 @@ def test_each_kind_of_wrong_is_found(records: list[Record], problem: str) -> Non
 
 
 def test_an_entry_behind_one_that_was_offered_later_is_found() -> None:
-    """Writer 1 was told that his entry is in the log before writer 2 offered his; the log has them the other way round."""
+    """The entry of writer 1 was acknowledged before writer 2 offered its own; the log has them the other way round."""
     places = told((2, 0, 0.5, 0.6), (1, 1, 0.1, 0.2))
 
     assert [*judge(places, [record(0, b"2/0"), record(1, b"1/0")]).problems] == [

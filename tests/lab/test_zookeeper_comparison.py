@@ -19,7 +19,7 @@ PLAN = DatabasePlan(rounds=2, seconds=1.0, cases=[("write", 1), ("write", 64), (
 
 @attrs.frozen
 class Toy:
-    """Says what it is told to, and notes who runs."""
+    """A system that reports a given rate, and notes its name in `running` while it is open."""
 
     name: str
     rate: float
@@ -75,7 +75,7 @@ async def test_what_the_script_says_becomes_a_sample(tmp_path: Path) -> None:
 
 
 async def test_an_operation_that_fails_ends_the_comparison(tmp_path: Path) -> None:
-    """No rate is told of what did not work."""
+    """No rate is reported of an operation that failed."""
     (tmp_path / "bench.py").write_text(SCRIPT.replace('"errors": 0', '"errors": 3'))
 
     with pytest.raises(PeerError, match="3 operations failed"):

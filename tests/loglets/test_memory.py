@@ -72,7 +72,7 @@ async def test_a_wait_ends_after_its_time(environment: Environment, autojump_clo
 
 
 def test_a_setting_is_refused_by_name() -> None:
-    """A setting is refused by name: there are none, and a typing error must not pass in silence."""
+    """A setting is refused by name: the loglet has no settings, and a typing error must not pass in silence."""
     cluster = Cluster(members=(), planner=NodeId(1))
 
     assert MemoryProvider().plan(cluster, {}, None) == b""

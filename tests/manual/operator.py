@@ -58,11 +58,11 @@ class Operator:
         self.by_hand[node] = self._begin(command, f"serve-{node}")
 
     def restart(self, node: int) -> None:
-        """As the page says."""
+        """Start `virtuallog serve --config` by hand, as the page says."""
         self.serve(node, f"virtuallog serve --config {self.data(node)}/node.toml")
 
     def said(self, name: str = "up") -> str:
-        """What `up` or `serve-N` has printed."""
+        """Output of `up` or `serve-N` so far."""
         return (self.folder.parent / f"{name}.out").read_text()
 
     def kill(self, node: int, number: signal.Signals = signal.SIGKILL) -> None:
@@ -77,7 +77,7 @@ class Operator:
             self.until(lambda: pid_file.read(self.data(node)) != pid, f"the pid file of node {node} is gone")
 
     def run(self, command: str, code: int = 0) -> str:
-        """What the command prints, errors included; it must end with this code."""
+        """Output of the command, errors included; it must end with this code."""
         program, *arguments = shlex.split(command)
         assert program == "virtuallog"
         done = CliRunner().invoke(main, arguments, env={"VIRTUALLOG_CLUSTER": str(self.cluster)})
@@ -89,12 +89,12 @@ class Operator:
         return json.loads(self.run(f"{command} --json", code))
 
     def wait_well(self) -> None:
-        """Until `status`, `explain` and `database status` have no objection."""
+        """Wait until `status`, `explain` and `database status` have no objection."""
         for command in ("virtuallog status", "virtuallog explain", "virtuallog database status"):
             self.wait_code(command, 0)
 
     def wait_code(self, command: str, code: int) -> str:
-        """What the command prints when it ends with this code."""
+        """Repeat the command until it ends with this code, and return its output."""
         last = ""
 
         def ends() -> bool:
@@ -118,7 +118,7 @@ class Operator:
         raise AssertionError(f"waited in vain until {words}; {more()}")
 
     def ask(self, port: int, word: str) -> str:
-        """A four-letter word to a port of ZooKeeper's; empty: nobody answers."""
+        """Send a four-letter word to a port of ZooKeeper's; return the answer, empty if the port does not answer."""
         try:
             with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
                 connection.sendall(word.encode())

@@ -27,7 +27,7 @@ def operator(tmp_path: Path) -> Iterator[Operator]:
 
 @pytest.mark.long
 def test_servers_of_a_database_come_back_whole(operator: Operator) -> None:
-    """Killed and restarted as the page says, one after the other; a lost section and a lost replica are told; `up` ends when nothing runs."""
+    """Servers that are killed and restarted one by one, as the page says, come back whole."""
     data, base, zookeeper, http = operator.folder, operator.ports, operator.ports + 3, operator.ports + 6
     operator.start_up(
         f"virtuallog up --nodes 3 --data {data} --base-port {base} --zookeeper {zookeeper} --console-port {http}"
@@ -80,7 +80,7 @@ def use_the_database(operator: Operator) -> None:
 
 
 def restart_each(operator: Operator, zookeeper: int) -> None:
-    """kill -9, and `serve --config` alone: the node has its database again, and between the two it is told."""
+    """After kill -9 and `serve --config` alone a node has its database again; in between its absence is reported."""
     for node in (1, 2, 3):
         port = zookeeper + node - 1
         operator.kill(node)
@@ -98,7 +98,7 @@ def restart_each(operator: Operator, zookeeper: int) -> None:
 
 
 def lose_the_section(operator: Operator, zookeeper: int) -> None:
-    """As a directory of the former version is: told at the start and by all three, until it is put back by an option."""
+    """Take the section out, as in a directory of the former version."""
     file = operator.data(2) / "node.toml"
     operator.kill(2, signal.SIGTERM)
     assert pid_file.read(operator.data(2)) is None

@@ -105,7 +105,7 @@ def test_every_command_of_the_page_is_run_by_a_test() -> None:
 
 
 def test_the_tests_elsewhere_are_there() -> None:
-    """And run what they are named for."""
+    """The tests named elsewhere exist, and run the commands that they are named for."""
     for command, path in ELSEWHERE.items():
         text = (ROOT / path).read_text()
         assert command.split()[-1] in text, path

@@ -64,11 +64,8 @@ class Found:
 
 
 def hunt(mutant: Mutant, likely: Sequence[int] = ()) -> Found | None:
-    """A seed with which a check that stands for the broken promise objects; None if there is none up to `mutant.within`.
-
-    Args:
-        mutant: what is planted.
-        likely: seeds to try first. Without any, the lowest seed is found.
+    """A seed with which a check that stands for the broken promise objects; None if none is found up to `mutant.within`.
+    likely: seeds to try first. Without any, the lowest seed is found.
     """
     for seed in (*(seed for seed in likely if seed <= mutant.within), *range(1, mutant.within + 1)):
         violations = run_seed(seed, mutant.scenario, mutant.patches, options=mutant.options).violations

@@ -7,7 +7,7 @@
 The name says what is wrong, the docstring what the code does. The replacement must have the type of the original, which
 mypy checks where the bug is planted: a changed signature is noticed there (test_mutant.py holds wrong ones, with an
 `ignore` each that mypy would call unused if it accepted them). So a bug cannot quietly become one that is planted
-nowhere; a target that is gone is an import error, and a replacement that is not looked up is found by nobody.
+nowhere; a target that is gone is an import error, and a replacement that is not looked up is never found by a seed.
 
 Functions, methods, async or not, and properties may be replaced. A function that others have imported by name is
 replaced where it is used: say so with `used_in`.

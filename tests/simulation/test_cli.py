@@ -145,7 +145,7 @@ def test_several_scenarios_at_once() -> None:
 
 
 def test_the_summary_goes_into_a_file(tmp_path: Path) -> None:
-    """As Markdown, or as JSON if the file is called so."""
+    """The summary is Markdown, or JSON if the file is called so."""
     for name in ("summary.md", "summary.json"):
         run("--seeds", "1..2", "--scenario", "weak-seal", "--jobs", "1", "--summary", str(tmp_path / name))
 
@@ -206,7 +206,8 @@ def test_an_interrupted_range_sums_up_what_there_is(invented: list[SeedSummary])
 
 TELL_WHEN_A_SEED_HAS_ENDED = """
 import sys
-from virtuallog_simulation import cli, summary
+from virtuallog_simulation import cli
+from virtuallog_simulation.report import summary
 add = summary.Soak.add
 summary.Soak.add = lambda soak, seed: (add(soak, seed), print("a seed has ended", file=sys.stderr, flush=True))
 cli.simulate()
@@ -276,7 +277,7 @@ def test_wrong_usage_is_refused(arguments: list[str], message: str) -> None:
 
 
 def test_two_words_may_be_spelled_as_one() -> None:
-    """Or as two."""
+    """A name of two words may be spelled with a hyphen or with a space."""
     for name in ("one-way", "one way"):
         assert run("--seed", "1", "--operations", "1", "--faults", name).exit_code == 0
 

@@ -27,7 +27,7 @@ NODE, SEGMENT = NodeId(1), SegmentId(1, 1)
 
 
 class Postbox:
-    """Services that keep whoever waits for an answer."""
+    """Services that keep the callers that wait for an answer."""
 
     def __init__(self) -> None:
         self.waiting: list[Callable[[Any], None]] = []
@@ -61,7 +61,7 @@ def environment(services: Postbox, nursery: trio.Nursery) -> NodeEnvironment:
 def test_an_answer_to_a_sequencer_whose_role_was_closed_concerns_nobody() -> None:
     """The disk fails, the role and its nursery are closed; a store that times out later must not start a task there.
 
-    Found by `virtuallog simulate --seed 66`: the error went up into whoever delivered the answer.
+    Found by `virtuallog simulate --seed 66`: the error went up into the task that delivered the answer.
     """
 
     async def story() -> None:

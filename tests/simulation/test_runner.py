@@ -1,4 +1,4 @@
-"""Many seeds on several processes: each is accounted for, whatever becomes of the process that ran it."""
+"""Many seeds on several processes: each is accounted for, even if the process that ran it dies."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_process_tells_what_the_seed_tells() -> None:
 
 
 def test_jobs_are_taken_when_a_process_is_free() -> None:
-    """So there may be as many as there are numbers."""
+    """Jobs are taken one by one, so their number is not limited."""
     with closing(run_jobs(jobs(*range(100_000)), processes=2)) as summaries:
         assert len(list(itertools.islice(summaries, 5))) == 5
 
@@ -106,7 +106,7 @@ def test_a_seed_that_hangs_is_given_up(processes: list[int]) -> None:
 
 @pytest.mark.long
 def test_processes_are_replaced_after_a_while(monkeypatch: pytest.MonkeyPatch, processes: list[int]) -> None:
-    """So what leaks in one of them stays small."""
+    """Processes are replaced after some jobs, so that a leak in one of them stays small."""
     monkeypatch.setattr(fleet, "SEEDS_PER_PROCESS", 3)
 
     assert len(list(run_jobs(jobs(*range(1, 8)), processes=1))) == 7
@@ -123,7 +123,7 @@ def test_processes_that_all_die_end_the_run(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_two_traces_of_one_seed_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If they differ, the seed fails: whatever else it found would not be found again."""
+    """If they differ, the seed fails: its other findings would not be found again."""
     traces = itertools.count()
     receive = fleet._Worker.receive
 

@@ -37,7 +37,7 @@ async def cluster_of_one_node(folder: Path, *, tls: bool = False) -> AsyncIterat
 
 
 async def wait_ready(cluster: LocalCluster) -> None:
-    """Until it answers."""
+    """Wait until the node answers."""
     async with open_services_to(cluster.file) as services:
         await cluster.wait_ready(services)
 

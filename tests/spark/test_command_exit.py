@@ -1,7 +1,4 @@
-"""How commands of `virtuallog spark` end when they are told to, or when Spark does not start: real processes, each with a Java of its own.
-
-Nothing of them is left, nothing is published, nothing but a line is said.
-"""
+"""End of the commands of `virtuallog spark` at a signal, or if Spark does not start: real processes, each with a Java of its own."""
 
 from __future__ import annotations
 
@@ -23,9 +20,9 @@ HEARS = ("env", "--default-signal=INT,TERM")
 """A shell's background jobs, and their children, ignore Ctrl-C."""
 COMMAND = (sys.executable, "-P", "-m", "virtuallog_server", "spark")
 LIMIT_SECONDS = 600
-"""For a Java to start, or to end, on a machine that is busy."""
+"""Limit for a Java to start, or to end, on a busy machine."""
 ENTRIES = 200_000
-"""So that reading them takes a second or more."""
+"""Number of entries; to read them takes a second or more."""
 
 
 def processes_of(session: int) -> dict[int, str]:

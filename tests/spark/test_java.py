@@ -20,7 +20,7 @@ from virtuallog.contract.errors import UnsupportedError
     ],
 )
 def test_a_version_is_read_from_what_java_says_of_itself(text: str, version: int | None) -> None:
-    """Also from the days when 8 was 1.8."""
+    """The version is read from Java's own text, also from that of Java 8, which was called 1.8."""
     assert parse_version(text) == version
 
 

@@ -69,7 +69,7 @@ def test_options_are_those_of_the_kafka_source_in_any_letters() -> None:
 
 @pytest.mark.parametrize(("options", "said"), BAD, ids=lambda value: str(value)[:60])
 def test_what_cannot_be_meant_is_refused(options: Mapping[str, str], said: str) -> None:
-    """Also what is only misspelled: a default in its place could lose data."""
+    """Meaningless options are refused, also misspelled ones: a default in their place could lose data."""
     with pytest.raises(InvalidSettingError, match=said):
         batch_options({"cluster": "c.toml", **options})
 
@@ -81,7 +81,7 @@ def test_a_cluster_must_be_named() -> None:
 
 
 def test_a_stream_begins_at_the_tail_unless_told_otherwise() -> None:
-    """As with Kafka."""
+    """A stream begins at the tail by default, as with Kafka."""
     assert stream_options({"cluster": "c.toml"}).start is End.LATEST
     assert stream_options({"cluster": "c.toml", "startingOffsets": "earliest"}).start is End.EARLIEST
     assert stream_options({"cluster": "c.toml", "maxOffsetsPerTrigger": "9"}).offsets_per_trigger == 9

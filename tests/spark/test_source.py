@@ -54,7 +54,7 @@ POSITIONS = StructType([StructField("position", LongType())])
 
 
 async def an_empty_log_is_an_empty_table(cluster: str, log: VirtualLog) -> None:
-    """And one of a single entry a single row, for batches and streams."""
+    """An empty log is an empty table, and one of a single entry a single row, for batches and streams."""
     reader = stream(cluster)
     begin = await in_thread(reader.initialOffset)
     assert begin["position"] == 0
@@ -80,7 +80,7 @@ async def fill(log: VirtualLog) -> None:
 
 
 def stream(cluster: str, **options: str) -> LogStreamReader:
-    """As Spark makes one."""
+    """Make a stream reader as Spark does."""
     made = DefaultSource({"cluster": cluster, **options}).streamReader(SCHEMA)
     assert isinstance(made, LogStreamReader)
     return made

@@ -60,5 +60,5 @@ def test_what_commands_say_is_what_is_tested() -> None:
     ids=["read", "write", "columns"],
 )
 def test_every_option_and_column_is_documented(heading: str, names: tuple[str, ...]) -> None:
-    """And nothing else that is ours. `path` is what `load(FILE)` gives."""
+    """The page lists every option and column of ours, and no others. `path` is the argument of `load(FILE)`."""
     assert set(re.findall(r"`(\w+)`", first_cells(heading))) - {"checkpointLocation"} == set(names) - {"path"}

@@ -52,9 +52,9 @@ def query(spark: SparkSession, cluster: str) -> None:
 
 
 def query_with_filters(spark: SparkSession, cluster: str) -> None:
-    """The same rows with filters as without, and Spark has nothing left to do for those that were taken. It is refused to whoever does not
-    promise to scan once; what happens to those who break that is Spark's fault, and as documented: if this fails because it has been mended,
-    `singleScan` has had its day."""
+    """The same rows with filters as without, and Spark has nothing left to do for those that were taken. It is refused to
+    readers that do not promise to scan once. Wrong rows after a broken promise are Spark's fault, and as documented: if this fails
+    because Spark is mended, `singleScan` can go."""
     pushing = {"pushdown": "true", "singleScan": "true"}
     where = "position >= 100 AND position < 200 AND time > timestamp'2020-01-01' AND gap IS NULL"
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
@@ -75,7 +75,7 @@ def query_with_filters(spark: SparkSession, cluster: str) -> None:
 
 
 async def test_spark_reads_a_log_by_its_short_name(spark: SparkSession, tmp_path: Path) -> None:
-    """As any other format."""
+    """Spark finds the source by its short name, as any other format."""
     async with log_of_one_node(tmp_path) as (cluster, log):
         for begin in (0, ENTRIES // 2):
             await log.append_many([b"%04d" % (begin + index) for index in range(ENTRIES // 2)])

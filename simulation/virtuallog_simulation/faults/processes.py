@@ -158,7 +158,7 @@ CLASSES: Final = (
     ),
     FaultClass(
         name=LOST_DATABASE,
-        about="the directory of a node's replica of a database is deleted, snapshots and all; it must restore somebody else's",
+        about="the directory of a node's replica of a database is deleted, snapshots and all; it must restore another replica's",
         act=_lose_database,
     ),
 )

@@ -50,9 +50,13 @@ CLASSES: Final = (
         act=_stall,
     ),
     FaultClass(
-        name="connection reset", about="both ends of a connection, or one of them, are told that it is gone", act=_reset
+        name="connection reset",
+        about="both ends of a connection, or one of them, get the error that it is gone",
+        act=_reset,
     ),
     FaultClass(
-        name="connection vanish", about="nothing arrives over a connection any more, and nobody is told", act=_vanish
+        name="connection vanish",
+        about="nothing arrives over a connection any more, and neither end gets an error",
+        act=_vanish,
     ),
 )

@@ -186,7 +186,7 @@ async def test_a_slow_reader_hears_that_it_has_missed_something(autojump_clock: 
 
 
 async def test_a_watch_waits_for_the_next_change(autojump_clock: MockClock) -> None:
-    """Also for one by another replica; a wait that is cancelled loses nothing."""
+    """A watch fires at a change by any replica; a cancelled wait loses nothing."""
     async with worlds() as w:
         one, two = await w.client(1), await w.client(2)
         async with one.watch("/a") as changes:
@@ -228,7 +228,7 @@ async def test_a_session_that_was_ended_elsewhere_says_so(autojump_clock: MockCl
 
 
 async def test_a_transaction_of_a_session_that_is_over_says_so(autojump_clock: MockClock) -> None:
-    """Also where this replica learns of the end from the answer: it is the session that is refused, no operation."""
+    """The session is refused, no operation, even if this replica learns of the end only from the answer."""
     async with worlds() as w:
         one, _ = await w.client(1), await w.client(2)
         async with one.session() as session:
@@ -274,7 +274,7 @@ async def test_a_stream_of_changes_is_for_one_block(autojump_clock: MockClock) -
 
 
 async def test_without_a_replica_there_is_nothing_to_read(autojump_clock: MockClock) -> None:
-    """Unavailable, as for writes: the store is closed or has failed. Whoever holds the replica learns which; a reader can only
+    """Unavailable, as for writes: the store is closed or has failed. The owner of the replica learns which; a reader can only
     try again."""
     async with worlds() as w:
         disk = MemoryDisk()

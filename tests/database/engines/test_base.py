@@ -68,7 +68,7 @@ class Turns(trio.abc.Instrument):
 
 
 async def test_heavy_entries_that_are_acknowledged_together_are_applied_in_turns(autojump_clock: MockClock) -> None:
-    """Also where each is applied in the callback of its acknowledgement."""
+    """Heavy entries are applied in turns, also where each is applied in the callback of its acknowledgement."""
     settings = attrs.evolve(SETTINGS, base=attrs.evolve(SETTINGS.base, transaction_operations=150))
     async with replicas() as r:
         one = await r.start(1, recipe=only_base, settings=settings)
@@ -216,7 +216,7 @@ async def test_syncs_share_a_tail_check_unless_it_was_sent_before_them(autojump_
 
 
 async def test_a_sync_sees_what_was_completed_elsewhere_before_it(autojump_clock: MockClock) -> None:
-    """Also at a replica that hears nothing of the log by itself, while others write on."""
+    """A sync sees earlier writes also at a replica that hears nothing of the log by itself, while others write on."""
     async with replicas() as r:
         r.provider.secretive = True
         one, two = await r.start(1, recipe=only_base), await r.start(2, recipe=only_base)
@@ -301,7 +301,7 @@ async def test_an_entry_of_a_later_version_stops_the_replica(autojump_clock: Moc
 
 @pytest.mark.parametrize("kind", ["memory", "sparse"])
 async def test_play_goes_on_across_swaps_of_the_log(kind: str, autojump_clock: MockClock) -> None:
-    """Also into a loglet whose positions have gaps."""
+    """Play goes on in the next loglet, also in one whose positions have gaps."""
     async with replicas() as r:
         one, two = await r.start(1, recipe=only_base), await r.start(2, recipe=only_base)
         for number in range(6):

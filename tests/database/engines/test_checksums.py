@@ -36,7 +36,7 @@ def checksums(running: Running) -> ChecksumEngine:
 
 @attrs.define(eq=False)
 class RememberingDisk(MemoryDisk):
-    """One whose store knows which of its snapshots are still there."""
+    """A disk whose store knows which of its snapshots are still there."""
 
     snapshots: list[weakref.ref[StoreReader]] = attrs.field(factory=list)
 
@@ -64,7 +64,7 @@ def agreed(running: Running) -> int:
 
 
 async def test_replicas_with_the_same_state_agree(autojump_clock: MockClock) -> None:
-    """Also while others write: what is compared is the state at one position."""
+    """Equal replicas agree also while others write: the states at one position are compared."""
     async with replicas() as world, trio.open_nursery() as nursery:
         running = [await world.start(node, settings=FAST) for node in (1, 2, 3)]
 

@@ -201,7 +201,7 @@ async def test_nobody_relies_on_a_lease_that_has_ended_in_the_log(
 
 
 async def test_clocks_that_are_worse_than_the_setting_do_break_it(autojump_clock: MockClock) -> None:
-    """So the margin is not there for nothing, and the test above can fail."""
+    """Reads go wrong with clocks beyond the setting: the margin is needed, and the test above can fail."""
     async with replicas() as world:
         first, second, _ = await _with_clocks(world, 0.7, 1.3)
         with pytest.raises(AssertionError, match="relies"):
@@ -351,7 +351,7 @@ async def test_who_waits_is_told_when_a_raw_write_takes_the_lease_away(autojump_
 
 
 async def test_who_confirms_when_the_replica_has_stopped_is_told_so(autojump_clock: MockClock) -> None:
-    """A reader whose sync was completed in the very turn in which the replica stopped: it comes when nobody looks at who waits."""
+    """A reader gets UnavailableError if its sync completes in the very turn in which the replica stops."""
     async with replicas() as world:
         _, second, _ = await enabled(world, holder=lagging(WANTED, 0.5))
         second.application.engine.propose(Entry(b"a"), lambda _: None)

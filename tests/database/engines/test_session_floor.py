@@ -33,7 +33,7 @@ FORGETFUL: StackSettings = attrs.evolve(
 
 
 async def forget(running: Running) -> None:
-    """So many other replicas write that the record of every one that is silent, and not in the view, is dropped."""
+    """Let so many other replicas write that the record of every silent one outside the view is dropped."""
     tail = (await running.log.check_tail()).tail
     for number in range(session_order.REPLICAS_MAX):
         await running.log.append(forged(f"other-{tail + number:03}", bytes(16), 0, b"theirs", tail))

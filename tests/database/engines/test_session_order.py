@@ -1,4 +1,4 @@
-"""Exactly-once and in order, whatever the log does: delos.md section 11, case 59."""
+"""Exactly-once and in order over any behaviour of the log: delos.md section 11, case 59."""
 
 from __future__ import annotations
 

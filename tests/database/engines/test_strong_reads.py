@@ -59,7 +59,7 @@ READS: list[Callable[[DatabaseClient], Awaitable[object]]] = [
 async def test_what_is_told_the_holder_has_seen(
     read: Callable[[DatabaseClient], Awaitable[object]], autojump_clock: MockClock
 ) -> None:
-    """Also that there is no such znode (any more)."""
+    """A strong read also shows that a znode does not exist (any more)."""
     async with deletion_that_the_holder_has_not_applied() as (holder, reader):
         await read(reader)
         assert await holder.exists("/a", linearizable=True) is None, "what was told, a later read shows"

@@ -176,7 +176,7 @@ def test_nobody_is_ejected_between_two_announcements(announce: float, eject: flo
 
 
 async def test_an_ejection_does_nothing_if_the_replica_was_heard_of_since(autojump_clock: MockClock) -> None:
-    """Of two concurrent commands, or of a late one, only one that still holds has an effect."""
+    """An ejection, concurrent or late, has an effect only if its observation still holds."""
     async with replicas() as world:
         first, second = await world.start(1, settings=FAST), await world.start(2, settings=FAST)
         await trio.sleep(SOON)
@@ -265,7 +265,7 @@ async def test_a_replica_that_lags_does_not_trim_what_is_held(autojump_clock: Mo
 
 
 async def test_the_position_of_the_snapshot_survives_a_restart(autojump_clock: MockClock) -> None:
-    """Until it has looked for its snapshots, a replica stands by what it has announced before."""
+    """A replica keeps its announced position until it has looked for its snapshots."""
     async with replicas() as world:
         first = await world.start(1, settings=FAST)
         for number in range(10):

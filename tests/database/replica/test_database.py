@@ -43,7 +43,7 @@ def of(running: Running) -> Database:
 
 
 async def test_commands_are_seen_everywhere_after_a_sync(autojump_clock: MockClock) -> None:
-    """And at once at their proposer."""
+    """Commands are seen at once at their proposer, and elsewhere after a sync."""
     async with databases() as r:
         one, two = of(await r.start(1)), of(await r.start(2))
         result = await one.execute(Create("/a", b"1"))

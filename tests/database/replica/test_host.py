@@ -9,8 +9,8 @@ from virtuallog.contract.errors import DiskFullError, OverloadedError, Retryable
 
 
 async def test_a_retryable_error_begins_a_new_life(autojump_clock: MockClock) -> None:
-    """Somebody did not catch it, or the disk is full: the tasks of the replica end, and after a pause there is another one, an
-    incarnation of its own, with all that was written. Others go on meanwhile."""
+    """After an uncaught error or a full disk the tasks of the replica end. After a pause there is another one, a new
+    incarnation, with all that was written. Other replicas go on meanwhile."""
     async with servers() as made:
         one = made.running[1]
         errors: list[RetryableError] = [OverloadedError("a queue is full"), DiskFullError("no room")]

@@ -142,7 +142,7 @@ async def test_effects_of_one_entry_are_what_it_did(autojump_clock: MockClock) -
 
 
 async def test_the_store_stands_right_behind_the_entry_whose_effects_are_handed_out() -> None:
-    """So who compares digests of replicas can do so at the position that they are of."""
+    """Digests of replicas can be compared at the position that they belong to."""
     replay = Replay(MemoryDisk().open())
     entry = Entry(b"no command", {PROPOSER: bytes(TOKEN_BYTES)}).encode()
     log = [batch(0, entry, entry)]
@@ -189,7 +189,7 @@ def without_time(context: LayerContext, settings: StackSettings) -> Sequence[Lay
 
 
 async def test_a_log_that_uses_an_unknown_engine_is_not_played(autojump_clock: MockClock) -> None:
-    """That engine's writes would be missing; a store that has one enabled is not opened, either."""
+    """The writes of the unknown engine would be missing; a store that has one enabled is not opened, either."""
     async with databases() as world:
         one = await world.start(1)
         await trio.sleep(6.0)

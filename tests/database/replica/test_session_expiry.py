@@ -196,7 +196,7 @@ def test_a_connection_may_be_late(server: Server) -> None:
 
 
 def test_ids_are_taken_once(server: Server) -> None:
-    """And 0 stands for none."""
+    """Each id is given once, and 0 is never one."""
     server.open()
     assert server.error(CreateSession(7, b"other", 9000)) is Error.NODE_EXISTS
     assert server.error(CreateSession(0, b"other", 9000)) is Error.NODE_EXISTS

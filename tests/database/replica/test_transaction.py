@@ -240,7 +240,7 @@ def test_a_savepoint_returns_to_the_record_as_it_was() -> None:
 
 
 def test_a_record_is_gone_once_something_else_was_put_or_it_was_deleted() -> None:
-    """A record that is looked for is the value, or there is none."""
+    """A record is found only while it is the value of its key."""
     transaction = StoreTransaction(MemoryDisk().open())
     transaction.put_record(b"a", Text(b"one"))
     transaction.put(b"a", b"two")

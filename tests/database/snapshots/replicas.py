@@ -110,9 +110,9 @@ class World:
     network: SimulatedNetwork
     trim_point: int = 0
     unknown: int = 0
-    """So often the log does not answer."""
+    """Number of further requests that the log refuses with `refusal`."""
     refusal: VirtualLogError = attrs.field(factory=lambda: UnavailableError("the log does not answer"))
-    """Its answer then."""
+    """Error of a refused request."""
     asked: int = 0
     """Number of questions where the log begins."""
     meanwhile: Callable[[], Awaitable[None]] | None = None

@@ -112,7 +112,7 @@ class Servers:
         return server.disk
 
     async def write(self, count: int) -> None:
-        """So many writes, spread over some time."""
+        """Make `count` writes, spread over some time."""
         for number in range(count):
             node = sorted(self.running)[number % len(self.running)]
             await self.running[node].write(number)
@@ -147,7 +147,7 @@ class Servers:
 
 
 def disk_id(disk: StoreDisk) -> bytes:
-    """As if it had been formatted."""
+    """Id of a disk, as if it had been formatted."""
     return (id(disk) % (1 << 64)).to_bytes(16, "big")
 
 

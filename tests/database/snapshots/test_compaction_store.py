@@ -50,7 +50,7 @@ def manifest(**changes: Any) -> Manifest:
 
 
 def test_a_manifest_comes_back_as_it_was() -> None:
-    """Also one with an unknown field."""
+    """A manifest survives a round trip, also one with an unknown field."""
     blob = manifest().encode()
     assert decode_untrusted(blob) == manifest()
     assert decode_untrusted(json.dumps({**json.loads(blob), "colour": "red"}).encode()) == manifest()
@@ -92,7 +92,7 @@ def test_one_of_a_later_program_is_refused_by_its_version() -> None:
 
 
 async def test_a_place_has_what_was_published_and_nothing_else() -> None:
-    """Files without a manifest are none; who publishes second gets what is there; the newest two stay."""
+    """Files without a manifest do not count; a second publisher gets the first one's; the newest two stay."""
     shelf = ArchivePlace()
     place = CompactionStore(URL, shelf)
     assert await place.newest(CLUSTER) is None

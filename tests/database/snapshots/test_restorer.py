@@ -202,7 +202,7 @@ async def test_a_flipped_bit_on_the_way_is_asked_for_once_more(autojump_clock: M
 
 
 async def test_a_piece_that_is_too_short_is_not_taken(autojump_clock: MockClock) -> None:
-    """Nor one without anything, which would never end."""
+    """A piece that is too short is refused, also an empty one, with which a restore would never end."""
     await _with_damage(autojump_clock, lambda piece: Piece(content=b"", checksum=0))
 
 
@@ -255,7 +255,7 @@ async def test_a_full_disk_gives_its_room_back_and_tries_again(autojump_clock: M
 
 
 async def test_our_own_failing_disk_ends_it_and_a_peers_does_not(autojump_clock: MockClock) -> None:
-    """The same error means two things, depending on whose it is."""
+    """A restore ends with the error of its own disk, and goes on to the next peer after the same error of a peer."""
     async with world() as made:
         bad, _ = await peers(made, 120, 100)
         made.trim_point = 90
@@ -315,7 +315,7 @@ async def test_the_log_is_held_while_a_peer_reads_on(autojump_clock: MockClock) 
 
 
 async def test_without_a_hold_nothing_is_given(autojump_clock: MockClock) -> None:
-    """Neither an offer, whose log may be gone, nor a piece when the hold could not be renewed: the next one tries that again."""
+    """Without a renewed hold a replica gives neither an offer, whose log may be gone, nor a piece. The next request tries again."""
     async with world() as made:
         (machine,) = await peers(made, 100)
         client = made.machine(3)

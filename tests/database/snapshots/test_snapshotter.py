@@ -30,7 +30,7 @@ def due(schedule: SnapshotSchedule, cursor: int, applied_bytes: int, now: float)
 
 
 def test_a_snapshot_is_due_after_bytes_or_after_time() -> None:
-    """Never without progress, never more often than is good for the disk, and at once if there is none at all."""
+    """Never without progress, never more often than is good for the disk, and at once if there is no snapshot yet."""
     schedule = SnapshotSchedule(SETTINGS, LogPosition(10), taken_at=100.0)
     assert not due(schedule, 10, 5000, 1000.0)
     assert not due(schedule, 11, 5000, 104.0)

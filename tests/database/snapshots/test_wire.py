@@ -17,7 +17,7 @@ from virtuallog_database.snapshots.messages import PIECE_BYTES_MAX, GetSnapshot,
 
 @pytest.mark.parametrize("method", wire.SNAPSHOTS.methods, ids=lambda method: method.name)
 def test_every_method_pairs_with_its_structs(method: Any) -> None:
-    """And is for admins: who asks for a snapshot holds the log."""
+    """Each method has its structs, and is for admins: a request for a snapshot holds the log."""
     schema = wire.SNAPSHOTS.schema.schema.methods[method.name]
     assert derive(method.request, schema.param_type).struct is not None
     assert derive(method.reply, schema.result_type).struct is not None

@@ -45,7 +45,7 @@ def test_rights_are_those_of_the_znode_and_of_its_parent() -> None:
 
 
 def test_reading_needs_read() -> None:
-    """But `exists` needs nothing, and who may only change rights may look at them."""
+    """Reads need READ; `exists` needs no right, and a client that may only change rights may look at them."""
     world = World()
     world.do(Create("/w", b"x", only(2)))
     world.do(Create("/adm", b"x", only(16)))
@@ -142,6 +142,6 @@ def test_networks_are_read_as_zookeeper_reads_them(network: str, is_valid: bool)
 
 
 def test_leading_zeros_are_no_part_of_an_address() -> None:
-    """Nor are they octal."""
+    """Leading zeros are dropped: a part of an address is decimal, never octal."""
     assert allows((Acl(1, "ip", "010.0.0.08"),), 1, (Identity("ip", "10.0.0.8"),))
     assert not allows((Acl(1, "ip", "010.0.0.8"),), 1, (Identity("ip", "8.0.0.8"), Identity("ip", "::1")))

@@ -57,7 +57,7 @@ def test_what_is_there_is_counted_and_then_kept_up_to_date() -> None:
 
 
 def test_soft_limits_refuse_nothing_and_hard_ones_do() -> None:
-    """Also within a multi, which is taken back with its counts."""
+    """Hard limits refuse, soft ones do not, also within a multi, which is taken back with its counts."""
     world = World()
     world.do(Create("/a", b""))
     limit(world, "/a", b"count=1,bytes=2=;byteHardLimit=10;countHardLimit=3")
@@ -109,7 +109,7 @@ def test_digits_are_those_of_ascii() -> None:
 
 
 def test_a_quota_costs_nothing_where_it_does_not_apply() -> None:
-    """A write looks down the tree of quotas, not up its own path: with a quota anywhere, which everybody may set, a thousand
+    """A write looks down the tree of quotas, not up its own path: with a quota anywhere, which every client may set, a thousand
     writes of znodes a thousand deep would have kept every replica busy for minutes."""
     world = World()
     world.store = store = CountingStore(world.disk, None, None)
@@ -121,7 +121,7 @@ def test_a_quota_costs_nothing_where_it_does_not_apply() -> None:
 
 
 def test_the_tree_of_quotas_is_not_deep() -> None:
-    """Or a write below it would be dear once more. What is limited is further up than that; below it there may be anything."""
+    """A limit deeper than DEPTH_MAX is refused: a write below it would be expensive. Znodes below a limit may be deeper."""
     world = World()
     limited = "/a" * (DEPTH_MAX - 1)
     world.do(Multi(tuple(Create("/a" * depth, b"") for depth in range(1, DEPTH_MAX + 10))))

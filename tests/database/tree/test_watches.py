@@ -147,7 +147,7 @@ def test_a_recursive_and_a_standard_watch_of_one_watcher_are_told_once() -> None
 
 
 def test_who_is_gone_is_told_nothing() -> None:
-    """And leaves nothing behind."""
+    """A watcher that is gone gets no event and leaves nothing behind."""
     world, gone, here = Watched(), Recorder(), Recorder()
     for watcher in (gone, here):
         world.watches.data.add("/a", watcher)
@@ -193,7 +193,7 @@ class Compared(Recorder):
 
 
 def test_a_herd_is_told_in_one_pass() -> None:
-    """Nobody is compared with all the others: four thousand clients that watch one znode, and all of the tree, would have kept their
+    """No watcher is compared with all the others: four thousand clients that watch one znode, and all of the tree, would have kept their
     server busy for a third of a second with each change."""
     watches, herd = Watches(), [Compared() for _ in range(200)]
     for watcher in herd:
@@ -270,8 +270,8 @@ def test_watches_to_restore_read_rights_within_bounds(is_former: bool) -> None:
 
 
 def test_a_change_far_down_costs_no_more_than_one_near_the_root() -> None:
-    """With a recursive watch elsewhere. Who watches from above is looked for where somebody is: a thousand writes of znodes a thousand deep would
-    have kept the event loop for minutes, as each looked at all that is above it."""
+    """A recursive watch elsewhere costs a deep change nothing: watchers above are looked up only where there are some. A thousand
+    writes of znodes a thousand deep would have kept the event loop for minutes, as each looked at all that is above it."""
     watches, watcher = Watches(), Recorder()
     watches.add("/elsewhere", watcher, WatchMode.PERSISTENT_RECURSIVE)
     near, far = (partial(watches.fire, (DATA, "/a" * depth), 1, OPEN) for depth in (20, 1000))

@@ -186,7 +186,7 @@ def test_containers_and_ttl_znodes_are_reaped_when_nobody_needs_them(world: Worl
 
 
 def test_children_are_found_however_their_names_sort(world: World) -> None:
-    """Siblings whose names start with a znode's name are none of its descendants."""
+    """Siblings whose names start with a znode's name are not its descendants."""
     for path in ("/a/b/c", "/a/b0", "/a/b-", "/a/b.x", "/a!"):
         world.do(Create(path, b""))
     assert world.tree.get_children("/a", ())[0] == ["b", "b-", "b.x", "b0"]

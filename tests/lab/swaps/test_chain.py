@@ -29,12 +29,12 @@ closed where it starts, so ten stay."""
 ENTRIES = 40
 """Least entries of each segment."""
 LOOK = 5
-"""So many entries are read behind each trim."""
+"""Number of entries that are read behind each trim."""
 PATIENCE_SECONDS = 240.0
 
 
 class Writer:
-    """Appends one entry after the other, but for those moments in which nobody may."""
+    """Appends one entry after the other, except while a test holds `turn`."""
 
     def __init__(self, log: VirtualLog) -> None:
         self.log = log
@@ -57,7 +57,7 @@ class Writer:
 @pytest.mark.long
 async def test_ten_segments_of_all_kinds_are_one_log(targets: list[Target]) -> None:
     """One reader follows from the start on, one begins at the start when all is there and the tail still moves. Trims cut it
-    down within segments and at their edges, whatever is on either side."""
+    down within segments and at their edges, between loglets of all kinds."""
     by_name = {target.name: target for target in targets}
     with trio.fail_after(PATIENCE_SECONDS):  # noqa: TID251 -- real processes
         async with (
@@ -92,7 +92,7 @@ async def test_ten_segments_of_all_kinds_are_one_log(targets: list[Target]) -> N
 
 
 async def grow(writer: Writer, by_name: dict[str, Target], services: Services, cluster: LocalCluster) -> None:
-    """Add the segments of `CHAIN`; an empty one is closed before anybody can append to it."""
+    """Add the segments of `CHAIN`; an empty one is closed before a client can append to it."""
     await writer.more(ENTRIES)
     for segments in together():
         async with writer.turn:
@@ -112,7 +112,7 @@ def together() -> Iterator[list[str]]:
 
 
 async def follow(log: VirtualLog, seen: dict[int, bytes]) -> None:
-    """Note whatever comes, for ever."""
+    """Note all entries that come, for ever."""
     async for record in log.reader():
         if isinstance(record, Data):
             seen[record.position] = record.payload

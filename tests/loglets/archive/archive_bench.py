@@ -27,7 +27,7 @@ CLUSTER = "c1" * 16
 URL = "memory://archives"
 SESSION = SessionId(b"session of a log")
 SMALL = DataFileSizes(group_bytes=1 << 10, file_bytes=4 << 10)
-"""So that a few entries make several row groups, and some files."""
+"""Sizes with which a few entries make several row groups, and some files."""
 
 
 @attrs.define(eq=False)

@@ -53,7 +53,7 @@ def names(files: DictFiles) -> list[str]:
 
 
 async def test_the_manifest_comes_last(nursery: trio.Nursery) -> None:
-    """Every data file is there before it: half an archive is none."""
+    """Every data file is there before the manifest: half an archive does not count as one."""
     order = list[str]()
     shelf, hot = ArchivePlace(), FixedLoglet(ITEMS)
     files = DictFiles(before_write=order.append)

@@ -1,6 +1,4 @@
-"""Whatever is in the files: readers get what was archived, or one of our errors; and never an end of the process.
-
-Damage is found by checksums. Here they are passed over, or made right again, as whoever means harm would do it.
+"""Any damage of the files: readers get the archived entries or one of our errors, and the process never ends.
 `python -m tests.loglets.archive.test_damaged_files 20000` does as many rounds.
 """
 

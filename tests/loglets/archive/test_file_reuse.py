@@ -45,7 +45,7 @@ async def test_every_file_is_described_as_its_maker_did(nursery: trio.Nursery) -
 
 
 async def test_a_file_of_a_trimmed_start_says_so(nursery: trio.Nursery) -> None:
-    """So that the manifest does, too."""
+    """A reused file of a trimmed start names its trim point, so that the manifest does, too."""
     made = await make(nursery, [Gap(0, 50, GapKind.TRIMMED), *[item for item in ITEMS if item.start >= 50][1:]][:1])
     file = made.archived.manifest.files[0]
     adopted = await reuse_file(ArchiveSpan(file.start, file.stop, file.name), made.shelf.only, source(made))
@@ -55,7 +55,7 @@ async def test_a_file_of_a_trimmed_start_says_so(nursery: trio.Nursery) -> None:
 
 
 async def test_what_is_torn_or_damaged_is_not_taken(nursery: trio.Nursery) -> None:
-    """Nor what is gone, has another name than its content, or is no Parquet at all."""
+    """A file is not reused if it is torn, damaged, gone, not Parquet, or named unlike its content."""
     made, file, span = await left(nursery)
     content = made.shelf.only.content
     sound = content[file.name]

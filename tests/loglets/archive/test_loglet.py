@@ -160,7 +160,7 @@ async def test_markers_do_not_pile_up(nursery: trio.Nursery) -> None:
 
 
 async def test_what_others_put_there_says_nothing(nursery: trio.Nursery) -> None:
-    """Names that only look like markers are none; one beyond the end trims everything and no more."""
+    """Names that only look like markers are ignored; a marker beyond the end trims everything and no more."""
     archive = await made(nursery)
     for name in ("trimmed-", "trimmed-12", "trimmed-0000000000000000xxxx", "trimmed-" + "9" * 21, "_SUCCESS"):
         archive.shelf.only.content[name] = b""

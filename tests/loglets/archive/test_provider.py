@@ -159,7 +159,7 @@ async def archiving_world() -> AsyncIterator[tuple[World, ArchivePlace]]:
 
 
 async def archive(w: World, index: int) -> None:
-    """As the command does it."""
+    """Archive a segment as the command does."""
     log = w.client()
     register, provider = await log.view.refresh(), w.providers["archive"]
     assert isinstance(provider, ArchiveProvider)

@@ -17,7 +17,7 @@ BOTH = frozenset({LOG_SERVER, SEQUENCER})
 
 
 def cluster_of(nodes: int, *, planner: int = 2, dead: tuple[int, ...] = (), loggers: tuple[int, ...] = ()) -> Cluster:
-    """Nodes 1 to `nodes` with boots 11, 12, ...; `loggers` are log servers only, and then the others are none."""
+    """Nodes 1 to `nodes` with boots 11, 12, ...; `loggers` are log servers only, and then the others are no log servers."""
     members = tuple(
         Member(
             node=NodeId(n),
@@ -46,7 +46,7 @@ def test_log_servers_on_nodes_of_their_own() -> None:
 
 
 def test_a_planner_that_cannot_order_leaves_it_to_the_lowest_that_can() -> None:
-    """And so does a dead one."""
+    """A planner that cannot order, or is dead, leaves it to the lowest node that can."""
     assert planned(cluster_of(6, planner=4, loggers=(4, 5, 6))) == ((4, 5, 6), 1, 11)
     assert planned(cluster_of(3, planner=2, dead=(2,))) == ((1, 2, 3), 1, 11)
 

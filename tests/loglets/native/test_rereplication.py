@@ -72,7 +72,7 @@ async def test_a_server_that_lost_its_disk_gets_its_copy_back(autojump_clock: Mo
 
 
 async def test_a_part_that_ends_in_the_middle_of_a_wave_is_copied(autojump_clock: MockClock) -> None:
-    """A stripe ends where the striped loglet does, and others decide where that is. Nobody would ever have such a wave that ends
+    """A stripe ends where the striped loglet does, and others decide where that is. No server would ever have such a wave that ends
     at or below the stop: the stripe would have stayed where it was, with one copy less."""
     async with running_cluster(nodes=4) as cluster:
         cluster.create()
@@ -129,7 +129,7 @@ async def test_a_copy_that_was_given_up_goes_on_where_it_was(autojump_clock: Moc
 
 
 async def test_what_is_trimmed_is_not_copied(autojump_clock: MockClock) -> None:
-    """And a reader hears so from the newcomer, too."""
+    """Trimmed waves are not copied, and a reader gets the trim from the newcomer, too."""
     async with running_cluster(nodes=4) as cluster:
         cluster.create()
         loglet = await closed(cluster)
@@ -226,7 +226,7 @@ async def test_nobody_to_copy_from_is_told(autojump_clock: MockClock) -> None:
 
 @pytest.mark.parametrize("servers", [(1,), (1, 2), (1, 2, 3, 4), (1, 1, 2)])
 def test_a_loglet_is_not_moved_to_fewer_servers(servers: tuple[int, ...]) -> None:
-    """Nor to an even number of them, nor to one twice."""
+    """A loglet does not move to fewer servers, to an even number of them, or to one twice."""
     config = NativeConfig(servers=(NodeId(1), NodeId(2), NodeId(3)), sequencer=NodeId(1), boot=1)
 
     with pytest.raises(InvalidSettingError):

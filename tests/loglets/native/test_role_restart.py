@@ -30,8 +30,8 @@ FORMER, LATER = SegmentId(1, 1), SegmentId(2, 2)
 
 
 async def test_its_sequencers_do_not_go_on(autojump_clock: MockClock) -> None:
-    """What they had in memory is gone: a second one of the same boot would give offsets to other batches. Their loglets take no more,
-    as after a restart of the process; what is durable is there, and a loglet that is made later has a sequencer."""
+    """The memory of the sequencers is gone: a second one of the same boot would give offsets to other batches. Their loglets take
+    no more, as after a restart of the process. Durable entries are there, and a loglet that is made later has a sequencer."""
     config = NativeConfig(servers=(NODE,), sequencer=NODE, boot=1)
     async with trio.open_nursery() as nursery:
         timeline, provider = Timeline(), NativeProvider(SMALL_WAL)

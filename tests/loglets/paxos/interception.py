@@ -21,7 +21,7 @@ class Caught:
     sender: NodeId | None
     answers: bool
     times: int | None
-    """None: all of them, until it is released or lifted."""
+    """Number of messages to intercept. None if all of them, until it is released or lifted."""
     kept: list[Callable[[], None]] = attrs.field(factory=list)
 
     def wants(self, node: NodeId, request: Request[Any]) -> bool:

@@ -89,7 +89,7 @@ class Model:
     # -- what may happen ----------------------------------------------------------------------------------------------
 
     def run(self, steps: int) -> None:
-        """So many things happen."""
+        """Let `steps` random events happen."""
         for _ in range(steps):
             if self.bag and self.random.random() < 0.85:
                 self._deliver()

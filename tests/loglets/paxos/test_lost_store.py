@@ -53,7 +53,7 @@ class Load:
         return None
 
     async def more(self, count: int = 20) -> None:
-        """Until so many more are acknowledged."""
+        """Wait until `count` more appends are acknowledged."""
         goal = self.done + count
         await self.world.until(lambda: self.done >= goal)
 

@@ -61,7 +61,7 @@ def test_what_happens_is_counted() -> None:
 
 
 def test_places_are_those_of_the_newest_log() -> None:
-    """And one replica that does not vote is enough to say so."""
+    """Places are those of the newest log; one replica that does not vote is enough to report it."""
     empty = attrs.evolve(STANDING, status=Status.EMPTY, begin=0, learned=0, end=0)
     told = PaxosMetrics().metrics([empty, STANDING])
 

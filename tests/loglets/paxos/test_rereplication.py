@@ -99,7 +99,7 @@ async def test_a_log_may_move_again(autojump_clock: MockClock) -> None:
 
 
 async def test_what_is_truncated_is_not_copied(autojump_clock: MockClock) -> None:
-    """Nor shown: the newcomer's readers begin where all others do."""
+    """Truncated entries are neither copied nor shown: the newcomer's readers begin where all others do."""
     async with running_cluster(nodes=4) as cluster:
         cluster.create()
         loglet = await closed(cluster)

@@ -79,7 +79,7 @@ async def test_the_first_stripe_waits_for_none() -> None:
 
 
 async def test_once_a_stripe_is_known_to_be_idle_its_filler_leaves_with_the_append() -> None:
-    """So a lone append takes no longer than on a single loglet: all calls of it are under way at the same time."""
+    """A lone append takes no longer than on a single loglet: its filler and its own calls run at the same time."""
     async with board(2) as table, trio.open_nursery() as nursery:
         loglet, (idle, used) = table.client()
         writer = table.writer(loglet, 1)

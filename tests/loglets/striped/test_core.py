@@ -40,7 +40,7 @@ TAILS = st.lists(st.integers(0, 50), min_size=1, max_size=8)
 
 @given(STRIPES, SLOTS)
 def test_every_slot_is_one_place_of_one_stripe(stripes: int, slot: int) -> None:
-    """And the way back leads to it."""
+    """A slot maps to one place of one stripe, and that place back to the slot."""
     layout = StripedLayout(stripes)
     stripe, place = layout.place(slot)
     assert 0 <= stripe < stripes
@@ -49,7 +49,7 @@ def test_every_slot_is_one_place_of_one_stripe(stripes: int, slot: int) -> None:
 
 @given(STRIPES, st.integers(0, 300))
 def test_the_places_below_a_slot_are_counted(stripes: int, slot: int) -> None:
-    """As if one counted them."""
+    """The formula gives the same number as a count of the places."""
     layout = StripedLayout(stripes)
     for stripe in range(stripes):
         assert layout.places_below(stripe, slot) == sum(layout.place(each)[0] == stripe for each in range(slot))
@@ -67,7 +67,7 @@ def test_the_first_hole_is_the_first_slot_that_nobody_wrote(tails: list[int]) ->
 
 @given(TAILS)
 def test_what_lies_below_the_first_hole_lies_below_the_tails(tails: list[int]) -> None:
-    """So a trim up to it asks no stripe for more than it has, and the way back is the same offset."""
+    """A trim up to the first hole asks no stripe for more than it has, and the way back is the same offset."""
     layout = StripedLayout(len(tails))
     hole = layout.first_hole(tails)
     points = [layout.places_below(stripe, hole) for stripe in range(len(tails))]
@@ -361,7 +361,7 @@ def test_a_config_comes_back_as_it_was(stripes: list[bytes], attempt: int) -> No
 
 @given(st.integers(0, (1 << 63) - 1), st.integers(1, 64))
 def test_the_ids_of_stripes_are_their_own(attempt: int, stripes: int) -> None:
-    """None is that of the segment; a moved one has the same."""
+    """The id of a stripe is never that of the segment; a moved stripe keeps its id."""
     config, segment = StripedConfig(of="native", stripes=(b"",) * stripes), SegmentId(9, attempt)
     parts = config.parts(segment)
     assert len({*parts, segment}) == stripes + 1

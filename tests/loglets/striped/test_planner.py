@@ -48,13 +48,13 @@ def test_two_stripes_on_the_same_servers_by_default() -> None:
 
 
 def test_sequencers_take_turns_among_the_nodes_that_live() -> None:
-    """Or among those that are listed."""
+    """Sequencers are spread over the live nodes, or over the listed ones."""
     assert [sequencer for _, sequencer in planned(cluster_of(4, dead=(3,)), stripes="5")] == [2, 1, 4, 2, 1]
     assert [sequencer for _, sequencer in planned(cluster_of(4), stripes="3", sequencers="4,3")] == [4, 3, 4]
 
 
 def test_groups_are_disjoint_servers() -> None:
-    """As many stripes as there are groups."""
+    """There are as many stripes as disjoint groups of servers."""
     assert [servers for servers, _ in planned(cluster_of(6), groups="1,2,3;6,5,4")] == [[1, 2, 3], [4, 5, 6]]
 
 

@@ -183,8 +183,8 @@ async def test_a_client_that_may_not_seal_leaves_it_to_others() -> None:
 
 
 async def _acknowledged_after_the_end_was_read(table: Board) -> tuple[object, int]:
-    """An append is durable on stripe 1, at slot 1, and waits for slot 0. Somebody seals all, and ends the loglet at its first
-    hole, slot 0. Then an append lands on stripe 0 that nobody acknowledges: its sealed tail grows. Then the check comes back."""
+    """An append is durable on stripe 1, at slot 1, and waits for slot 0. Another client seals all, and ends the loglet at its first
+    hole, slot 0. Then an append without an acknowledgement lands on stripe 0: its sealed tail grows. Then the check comes back."""
     async with trio.open_nursery() as nursery:
         (writing, (lower, _)), (sealing, _) = table.client(), table.client()
         lower.hold("check_tail")
@@ -290,7 +290,7 @@ async def test_a_stripe_that_is_trimmed_further_than_the_others_shows_gaps_betwe
 
 async def test_a_trim_to_behind_the_last_entry_keeps_its_slot_and_one_to_the_tail_does_not() -> None:
     """The offsets up to the next slot belong to the batch: a trim names the first wanted entry, or
-    the tail if there is none."""
+    the tail if no entry is wanted."""
     async with board(2) as table:
         loglet, _ = table.client()
         places = await table.writer(loglet, 0).append(b"a", b"b")

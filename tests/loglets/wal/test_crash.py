@@ -1,4 +1,4 @@
-"""Crashes at any moment: whatever was called back is there, and what is there is a prefix of what was appended.
+"""Crashes at any moment: all records that were called back are there, and the records there are a prefix of the appended ones.
 
 A story is a series of boots on one simulated disk. In each boot the log is recovered, records are appended, segments
 are dropped, and at some moment (in a recovery, in a write, in a roll-over, between two sectors) the power goes or the

@@ -51,7 +51,7 @@ async def test_a_failed_write_or_sync_poisons_the_log(fault: str) -> None:
 
 
 async def test_what_was_acknowledged_before_the_poison_can_be_read() -> None:
-    """And is there when the log is opened again."""
+    """Records acknowledged before the failure can be read, and are there when the log is opened again."""
     disk = Disk(Random(1))
     user = await opened(disk.mount())
     async with trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""Reopening: torn tails are cut; corruption is told apart from them and named. After log-test of
+"""Reopening: torn tails are cut; corruption is distinguished from them and named. After log-test of
 Kudu and YugabyteDB."""
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ async def test_old_batches_are_forgotten_and_not_placed_anew(
 async def test_too_many_sessions_want_a_successor(
     bench: Bench, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """None is forgotten to make room; those that are there go on."""
+    """No session is forgotten to make room; the existing ones go on."""
     monkeypatch.setattr(writer_driver, "SESSIONS_MAX", 3)
     client = bench.client()
     for number in range(3):
@@ -186,7 +186,7 @@ async def test_too_many_sessions_want_a_successor(
 
 
 async def test_a_session_nobody_knows_must_open(bench: Bench, autojump_clock: trio.testing.MockClock) -> None:
-    """Also in a loglet that no client has created: asking does not create it."""
+    """An unknown session must open, also in a loglet that no client has created: a request does not create it."""
     with pytest.raises(OutOfOrderError):
         await bench.client().append(batch(7), opens=False)
     assert not paths(bench, LAYOUT.base)

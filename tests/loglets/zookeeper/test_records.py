@@ -59,7 +59,7 @@ def test_the_formats_are_what_they_were() -> None:
 
 
 def test_manifests_and_trims_come_back() -> None:
-    """And a batch is no manifest."""
+    """Manifests and trims survive a round trip, and a batch does not decode as a manifest."""
     manifest = ChunkManifest.of(batch(1), bytes(2_000_000))
     assert records.decode_manifest_untrusted(manifest.encode()) == manifest
     assert records.decode_manifest_untrusted(batch(1).blob) is None

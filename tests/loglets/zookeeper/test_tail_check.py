@@ -19,7 +19,7 @@ LATE_SECONDS = 1.0
 
 @attrs.frozen
 class LateAnswers:
-    """A ZooKeeper whose answers about tails take long to come back; it looks as soon as any."""
+    """A ZooKeeper whose answers about tails are read at once and come back late."""
 
     znodes: Znodes
     clock: Clock

@@ -232,8 +232,7 @@ class Obvious:
 
 @given(st.integers(0, 1 << 32))
 def test_any_schedule_keeps_the_session(seed: int) -> None:
-    """Answers that are lost, copies that come late, a second client, conditions: whatever happens, the log holds the session's
-    batches once and in order, and whoever was told a place finds his batch there."""
+    """The log holds the session's batches once and in order, and an acknowledged batch is at the place that its caller got."""
     source, zookeeper = random.Random(seed), Obvious()
     clients = [_Client(zookeeper, source), _Client(zookeeper, source)]
     for _ in range(200):

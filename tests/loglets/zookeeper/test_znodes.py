@@ -95,7 +95,7 @@ async def _write_more(znodes: Znodes) -> None:
 
 
 async def test_a_lost_connection_leaves_the_outcome_open(autojump_clock: trio.testing.MockClock) -> None:
-    """Of the transactions without an answer some have happened, some have not, and some happen long after."""
+    """Some transactions without an answer have happened, some have not, and some happen long after."""
     async with running_bench(ZooKeeperFaults(breaks=0.3, late=0.5, late_seconds=5.0)) as bench:
         znodes, unknown = bench.znodes(), set()
         for number in range(300):

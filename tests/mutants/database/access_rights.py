@@ -169,7 +169,7 @@ def read_only_mode_is_not_told(
 
 @mutant(Tree.get_ephemerals, scenario="rights", found_by=MODEL)
 def ephemerals_of_all_sessions(self: Tree, session: int, prefix: str) -> list[str]:
-    """Whoever owns them."""
+    """The ephemerals of all sessions are listed, not only those of the asked one."""
     found = [path for each in self.sessions() for path in ephemerals_as_they_should(self, each, prefix)]
     return sorted(found)
 
@@ -202,7 +202,7 @@ def watches_tell_what_may_not_be_read(self: Watches, change: Change, zxid: int, 
 
 @mutant(Watches.fire, scenario="rights", published=CVE, found_by=WATCHES)
 def the_parents_acl_decides_about_its_children(self: Watches, change: Change, zxid: int, rights: Rights) -> None:
-    """A client that may list the children is told of each, also of those whose own ACL forbids it."""
+    """A client that may list the children gets the events of each, also of those whose own ACL forbids it."""
     fired_as_it_should(self, change, zxid, (rights[1], rights[1]))
 
 

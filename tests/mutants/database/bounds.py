@@ -110,7 +110,7 @@ def reads_do_not_count_what_they_look_at(self: Tree, path: str) -> Znode:
 
 @mutant(WatchTable._above, scenario="burden", found_by=WORK, published="audit of 69fede5, 14")
 def a_change_looks_at_each_length_that_is_watched(self: WatchTable, path: str) -> dict[Watcher, None]:
-    """Also at those longer than its path."""
+    """A change looks at each watched length, also at those longer than its path."""
     found: dict[Watcher, None] = {}
     for length in self._recursive:
         if path[length : length + 1] == "/":

@@ -174,7 +174,7 @@ async def snapshots_are_told_before_they_are_durable(self: Snapshotter, replica:
     published="specs: Delos, section 8.4, design traps",
 )
 async def what_is_applied_counts_as_durable(self: Snapshotter, replica: AppliedProgress) -> LogPosition:
-    """The cursor in memory is told, and not that of the snapshot."""
+    """The replica reports the cursor in memory, and not that of the snapshot."""
     position = replica.cursor
     if position > self.newest:
         await self.checkpoints.take(name_of(position))
@@ -208,7 +208,7 @@ def trims_to_its_own_snapshot(self: ViewTrackingEngine) -> None:
     found_by=["trims leave what is needed", "progress"],
 )
 def holds_hold_nothing(state: StoreReader) -> LogPosition:
-    """Whoever restores a snapshot finds that the log has been trimmed meanwhile."""
+    """Holds are ignored: a replica that restores a snapshot finds that the log has been trimmed meanwhile."""
     return min((member.durable for member in view.members(state).values()), default=LogPosition(0))
 
 
@@ -232,7 +232,7 @@ def who_waited_for_the_holder_is_told_in_between(self: LeaseEngine) -> None:
 
 @mutant(LivenessTimers.silent, scenario="zelos", options=CALM, found_by=["timers fire"])
 def silence_lasts_half_as_long(self: LivenessTimers, name: str, seconds: float, now: float) -> bool:
-    """So timers are over before their time."""
+    """Timers run out before their time."""
     return was_silent(self, name, seconds / 2, now)
 
 

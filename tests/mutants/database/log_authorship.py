@@ -38,7 +38,7 @@ def the_guard_is_put_and_nothing_is_sealed(self: Register) -> bool:
 
 @mutant(ownership.find_foreign, scenario="intruders", within=20, found_by=["the guard is refused for a reason"])
 async def a_log_is_taken_from_the_program_that_uses_it(virtual_log: VirtualLog) -> LogPosition | None:
-    """Nobody looks for entries of others before the guard is put."""
+    """No look for entries of others before the guard is put."""
     return None
 
 
@@ -55,7 +55,7 @@ def the_guard_counts_from_the_next_version_on(register: Register, caller: Princi
 @mutant(is_proposed, used_in=player, scenario="intruders", within=20,
         found_by=["members are not disturbed", "no unexpected error"])  # fmt: skip
 def whatever_can_be_parsed_is_applied(entry: Entry) -> bool:
-    """Also what no engine has appended."""
+    """An entry that no engine has appended is applied if it can be parsed."""
     return True
 
 

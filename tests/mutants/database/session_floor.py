@@ -76,7 +76,7 @@ def the_floor_is_for_those_without_a_record(
 
 @mutant(SessionOrderEngine._is_forgotten, scenario="belated", found_by=CHECKS)
 def a_replica_without_a_record_is_sure_to_be_forgotten(self: SessionOrderEngine) -> bool:
-    """Also one whose first entry is still on its way."""
+    """A replica counts as forgotten even if its first entry is still on its way."""
     record = self.context.store.get(section(self.name) + self._replica)
     return bool(self._proposals.pending) and record is None
 

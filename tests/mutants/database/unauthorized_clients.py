@@ -1,4 +1,4 @@
-"""Bugs at the doors of ZooKeeper's protocol: what strangers see, whose sessions they get, and whom they keep out."""
+"""Bugs at the ports of ZooKeeper's protocol: strangers see data, take over sessions, or keep clients out."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ ticked_as_it_should = ClientSession.tick
 
 @mutant(Watches.fire, scenario="strangers", published=CVE, found_by=[ONLY_READABLE])
 def watches_ask_for_no_right(self: Watches, change: Change, zxid: int, rights: Rights) -> None:
-    """Every watcher is told: reads have checked, and to set a watch is a read."""
+    """Every watcher gets the event: reads have checked, and to set a watch is a read."""
     fired_as_it_should(self, change, zxid, OPEN)
 
 
@@ -113,7 +113,7 @@ def a_login_counts_for_requests_only(self: ClientSession) -> tuple[Identity, ...
 
 @mutant(PermittedIdentities.__init__, scenario="strangers", found_by=[ONLY_READABLE])
 def any_right_is_the_right(self: PermittedIdentities, acl: tuple[Acl, ...], permission: int) -> None:
-    """An entry that names the client lets it read, whatever it grants."""
+    """An entry that names the client lets it read, independent of the rights that it grants."""
     self._named = {(entry.scheme, entry.id) for entry in acl if entry.permissions}
     self._networks = [id_ for scheme, id_ in self._named if scheme == "ip"]
 
@@ -143,7 +143,7 @@ def read_only_mode_asks_for_no_password(self: SessionSetup, session: int, *, rea
 
 @mutant(SessionSetup._claim, scenario="strangers", found_by=[CHEAP])
 def every_claim_is_asked_of_the_log(self: SessionSetup, session: int, *, read_only: bool) -> None:
-    """Also one whose password this server knows to be wrong."""
+    """Every claim goes through the log, also one whose password this server knows to be wrong."""
     if read_only:
         claimed_as_it_should(self, session, read_only=True)
     else:

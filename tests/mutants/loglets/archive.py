@@ -34,7 +34,7 @@ UNREADABLE: Final = ["archives are whole", "errors as documented", "progress"]
     found_by=UNREADABLE,
 )
 async def archive_is_not_read_back_while_there_is_a_hot_copy(self: ArchiveVerifier) -> VerificationReport:
-    """Whoever has written an archive believes it; it is verified once the hot copy is gone, by its readers."""
+    """The writer of an archive trusts it; readers verify it, once the hot copy is gone."""
     manifest = self.manifest
     return VerificationReport(
         start=manifest.start, stop=manifest.stop, files=len(manifest.files), entries=manifest.entries,

@@ -85,7 +85,7 @@ def accepting_does_not_raise_the_promise(
 
 @mutant(Replica._promise_all, scenario="duel", published="Paxos Made Simple, section 2.5", found_by=TWO_VALUES)
 def number_promised_twice(self: Replica, request: Promise, ticket: ReplicaTicket) -> list[ReplicaEffect]:
-    """The number that was promised last is promised again, to whoever asks."""
+    """The number that was promised last is promised again, to any proposer."""
     if request.proposal == self.promised:
         self.promised -= 1
     return promised_once(self, request, ticket)
@@ -93,7 +93,7 @@ def number_promised_twice(self: Replica, request: Promise, ticket: ReplicaTicket
 
 @mutant(PaxosSlots._chosen, scenario="outbid", found_by=TWO_VALUES)
 def mark_counts_for_lower_numbers(self: PaxosSlots, proposal: int, first: int, stop: int) -> Iterator[PaxosRecord]:
-    """Told that positions are decided, a replica takes what it has accepted there for the decision, whatever its number."""
+    """When positions are marked decided, a replica takes its accepted value for the decision, without a look at the number."""
     for position in range(first, stop):
         record = self._open.get(position)
         if record is not None and record.performed != NOWHERE:
@@ -128,7 +128,7 @@ def ignored_counts_as_accepted(self: Round) -> RoundOutcome | None:
 
 @mutant(decided_to, scenario="paxos", found_by=["loglet tails move forward", "open tails below the stop"])
 def tail_of_what_may_be_undecided(standings: Sequence[Standing], quorum: int) -> tuple[int, int]:
-    """The tail check takes the highest position that anybody has written for a decided one."""
+    """The tail check takes the highest position that any replica has written for a decided one."""
     return max(standing.end for standing in standings if standing.status is Status.VOTING), NOWHERE
 
 
@@ -190,7 +190,7 @@ async def accepted_counts_as_decided_after_a_restart(store: DurableMap, segment:
     found_by=["sealed takes nothing", "loglet tails move forward", "acknowledged below the stop"],
 )
 def seal_told_before_it_is_decided(self: Coordinator, ticket: ReplicaTicket) -> list[CoordinatorEffect]:
-    """Whoever seals is told so when the SEAL is about to be written."""
+    """The sealing client is answered when the SEAL is about to be written."""
     if self.state is not CoordinatorState.LEADING:
         return sealed(self, ticket)
     return [*sealed(self, lambda _: None), PaxosResolve(ticket, self._end + 1)]

@@ -111,7 +111,7 @@ ENTRIES_ORDERED: Final = 25
 def sequencer_falls_silent(
     self: Sequencer, batch: Batch, ticket: Ticket, now_ms: int, *, opens: bool, expected_tail: int
 ) -> list[Effect]:
-    """It lives, and after some entries takes no more, and says so to nobody: no fault excuses that."""
+    """The sequencer lives, but takes no entries after the first few, without an error: no fault excuses that."""
     if self.tail >= ENTRIES_ORDERED:
         return []
     return offered_as_it_should(self, batch, ticket, now_ms, opens=opens, expected_tail=expected_tail)

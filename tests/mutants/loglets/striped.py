@@ -37,7 +37,7 @@ _INVENTED: Final = SessionId(b"filled by nobody")
     found_by=["lone append"],
 )
 def idle_stripes_are_left_alone(self: AppendBarrier) -> None:
-    """Nobody fills a stripe to which nobody appends."""
+    """A stripe without appends is never filled."""
 
 
 @mutant(

@@ -46,7 +46,7 @@ async def acknowledged_before_the_sync(self: WriteAheadLog) -> None:
     ],
 )
 async def failed_sync_taken_for_a_sync(self: WriteAheadLog) -> None:
-    """Whoever waits for a group whose sync failed is told that it is durable; the log ends only after that."""
+    """Callers that wait for a group whose sync failed hear that it is durable; the log ends only after that."""
     assert self._segment is not None
     segment, chunks, self._opening = self._segment, self._opening, []
     offset = segment.synced

@@ -70,7 +70,7 @@ def version_of_the_writer_is_not_checked(
     found_by=["loglet tails move forward", "acknowledged below the stop"],
 )
 async def tail_of_a_server_that_lags(self: ZooKeeperTailCheck, *, fresh: bool) -> Tail | VirtualLogError:
-    """Whatever server the client is connected to is asked, and no other one."""
+    """Only the server to which the client is connected is asked."""
     try:
         return await self.look(fresh=False)
     except VirtualLogError as error:
@@ -79,7 +79,7 @@ async def tail_of_a_server_that_lags(self: ZooKeeperTailCheck, *, fresh: bool) -
 
 @mutant(ZooKeeperTrimmer.trim, scenario="znodes", found_by=["loglet trim points move forward"])
 async def trim_point_is_forgotten(self: ZooKeeperTrimmer, offset: int) -> int:
-    """The caller is told that it was trimmed; nothing says so to anybody else."""
+    """The caller gets the new trim point, but it is not written for the other clients."""
     batches, found = await self._znodes.read([self._layout.batches, self._layout.trim], fresh=True)
     if batches is None or found is None:
         return 0

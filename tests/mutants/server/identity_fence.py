@@ -49,7 +49,7 @@ def given_up_directory_acts_on_its_register(
 
 @mutant(IdentityFence.learn, scenario="expelled", within=10, found_by=["given up moves nothing", "progress"])
 def removed_node_goes_on(self: IdentityFence, register: Register) -> None:
-    """Only another directory is noticed, not that there is none."""
+    """A node notices only another directory in its place, not its own removal."""
     if self.identity.node in register.nodes:
         resided(self, register)
 
@@ -83,13 +83,13 @@ def lost_store_is_founded_anew(self: Stores, kind: str, role: str) -> bool:
 
 @mutant(Stores.is_lost, scenario="hollow", within=20, found_by=["lost store stays out", *TWO_VALUES])
 def lost_votes_are_founded_anew(self: Stores, kind: str, role: str) -> bool:
-    """Only folders of files are looked at: an acceptor whose map is gone votes a second time."""
+    """Only folders of files are checked: an acceptor whose map is gone votes a second time."""
     return kind == FILES and (kind, role) not in self._present and f"founded.{kind}.{role}" in self._marked
 
 
 @mutant(Stores.is_lost, scenario="hollow", within=20, found_by=["lost store stays out", *STALE])
 def lost_log_server_starts_empty(self: Stores, kind: str, role: str) -> bool:
-    """Only maps are looked at: a log server whose files are gone is empty and unsealed."""
+    """Only maps are checked: a log server whose files are gone is empty and unsealed."""
     return kind == VALUES and (kind, role) not in self._present and f"founded.{kind}.{role}" in self._marked
 
 

@@ -47,7 +47,7 @@ uses = ClusterState.uses
 
 @mutant(_with_members, scenario="operated", found_by=["changes take effect"])
 def the_members_of_a_lost_put_are_put_again(before: Register, change: ChangeMembers) -> Register | None:
-    """Whatever another operator has decided meanwhile is undone."""
+    """The change that another operator has made meanwhile is undone."""
     if before.drained(change.members):
         return None
     return before.with_members(change.members)
@@ -69,7 +69,7 @@ def a_loglet_is_put_as_it_was_planned(self: Reconfiguration) -> Effect:
 
 @mutant(Expect.amend, scenario="operated", found_by=[SETS])
 def adding_a_node_sets_its_roles(self: Expect, register: Register) -> Register | None:
-    """To what was asked, of a node in use as well: the next loglet has fewer servers."""
+    """The roles of a node are set to the asked ones, of a node in use as well: the next loglet has fewer servers."""
     known = register.nodes.get(self.node, NodeEntry(store_id=b"", addresses=self.addresses, roles=frozenset()))
     if self.node in register.nodes and known.roles == self.roles:
         return None

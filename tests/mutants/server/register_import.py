@@ -67,12 +67,12 @@ def revived_in_the_next_version(dump: Dump, members: Sequence[NodeId]) -> Decisi
 
 @mutant(_check_known, scenario="revived", within=40, found_by=[FITS])
 def older_file_imported(place: str, acceptor: Acceptor, found: Dump, decision: Decision) -> None:
-    """A file is taken whatever the directory knows."""
+    """A file is taken even if the directory knows a newer register."""
 
 
 @mutant(_check_silent, scenario="revived", within=40, found_by=[FITS])
 async def imported_beside_the_former_cluster(exported: Register, ask: Ask) -> None:
-    """Nobody is asked whether the former cluster still runs."""
+    """No node is asked if the former cluster still runs."""
 
 
 @mutant(
@@ -90,7 +90,7 @@ def closed_at_the_last_entry(before: Chain, stop: int) -> Chain:
 
 @mutant(AddressBook.expect, scenario="revived", within=20, found_by=["progress"])
 def any_cluster_meant_before_a_register_is_known(self: AddressBook, cluster: bytes) -> None:
-    """A node that starts asks all its peers for the register, of whatever cluster they are."""
+    """A node that starts asks all its peers for the register, even those of other clusters."""
 
 
 @mutant(OpenNode._mismatch, scenario="revived", within=40, found_by=[FORMER, "tails move forward", "progress"])

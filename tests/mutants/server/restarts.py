@@ -1,4 +1,4 @@
-"""Bugs in what a restart brings back, and in what an operator is told of what it does not."""
+"""Bugs in the recovery of a restarted node, and in its report to operators of the roles that are lost."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def database_opens_in_new_directories_only(self: Node, environment: NodeEn
 
 @mutant(NodeHealth._failures, scenario="comeback", found_by=LOST)
 def database_that_is_off_is_no_failure(self: NodeHealth) -> list[str]:
-    """A node without the section is well, whatever its directory holds."""
+    """A node without the section is well, even if its directory holds a replica."""
     told = failures_as_they_should(self)
     return told if self.config.zookeeper else [each for each in told if not each.startswith("database:")]
 

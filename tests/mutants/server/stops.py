@@ -1,4 +1,4 @@
-"""Bugs that make a part of a node stop: it harms nobody any more, so only whoever asks why it stopped will notice."""
+"""Bugs that make a part of a node stop: it does no more harm, so only a check of the reason for the stop notices."""
 
 from __future__ import annotations
 

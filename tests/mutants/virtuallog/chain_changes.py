@@ -1,4 +1,4 @@
-"""Changes that claim to have been made, and a trim point that nobody has looked for."""
+"""Changes that claim to have been made, and a trim point that is returned without a look."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def close_that_closes_nothing(self: VirtualLog) -> Register:
 
 @mutant(VirtualLog.find_trim_point, scenario="cluster", options=QUIET, found_by=["trim points move forward"])
 async def trim_point_that_is_always_zero(self: VirtualLog) -> LogPosition:
-    """Nobody is asked."""
+    """No loglet is asked."""
     return LogPosition(0)
 
 

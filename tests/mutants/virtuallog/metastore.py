@@ -133,7 +133,7 @@ put = PaxosMetaStore.put
 async def put_won_by_equal_bytes(
     self: PaxosMetaStore, value: bytes, expected_version: int, attempt: int, members: Sequence[NodeId] | None = None
 ) -> int:
-    """A put that lost is told that it won if the winner's bytes are the same."""
+    """A put that lost returns as the winner if the winner's bytes are the same."""
     try:
         return await put(self, value, expected_version, attempt, members)
     except ChainConflictError:

@@ -103,7 +103,7 @@ async def trim_beyond_the_tail(self: NativeLoglet, offset: LogletOffset) -> Logl
     found_by=["loglet trim points move forward"],
 )
 async def trim_point_that_moves_backwards(self: NativeLoglet, offset: LogletOffset) -> LogletOffset:
-    """The trim point that is told is that of the server which has trimmed the least."""
+    """A trim returns the trim point of the server that has trimmed the least."""
     if self._known_tail < offset:
         await self.check_tail()
     request = NativeTrim(segment=self.segment, offset=min(offset, self._known_tail), known_tail=self._known_tail)

@@ -1,4 +1,4 @@
-"""Bugs in what is refused: a reason that is not true, a session that is forgotten and does not show it, an error that is nobody's."""
+"""Bugs in refusals: a false reason, a session that is forgotten without a trace, an error in the wrong task."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ request_as_it_should = CoordinatorRequests.request
 def full_queue_ends_the_role(
     self: CoordinatorRequests, request: PaxosAppend | PaxosSeal | PaxosTruncate | PaxosSettle, done: Done
 ) -> None:
-    """Whoever finds the queue before an election full is refused, and so is everybody else: the role is told of it."""
+    """A full queue before an election fails the whole role, and so all its callers, not only the refused one."""
     if len(self._early) >= coordinator_requests.EARLY_MAX:
         self._environment.fail(OverloadedError("no coordinator leads yet"))
     request_as_it_should(self, request, done)
@@ -54,7 +54,7 @@ def retired_session_is_taken_for_a_new_one(self: SessionTable, name: SessionId) 
 
 @mutant(SessionTable._bound_idle, scenario="retired", found_by=TWICE, within=200)
 def forgotten_sessions_leave_no_trace(self: SessionTable) -> None:
-    """Too many idle sessions: the earliest goes, and nobody is told that an unknown session may be an old one."""
+    """The earliest of too many idle sessions is dropped without a record that an unknown session may be an old one."""
     from virtuallog.ordering import session_table
 
     while len(self._idle) > session_table.IDLE_MAX:
@@ -63,7 +63,7 @@ def forgotten_sessions_leave_no_trace(self: SessionTable) -> None:
 
 @mutant(SessionTable._retire, scenario="retired", found_by=[*TWICE, "acknowledged is readable"], within=200)
 def sessions_are_retired_at_once(self: SessionTable, now_ms: int) -> None:
-    """Whoever is not in the middle of a batch gives way to a newcomer, and with him where he goes on."""
+    """Every session without a batch in flight gives way to a new one, and its next number is dropped with it."""
     idle = [name for name, each in self._sessions.items() if not each.placements or each.placements[-1].committed]
     for name in idle:
         del self._sessions[name]
@@ -71,7 +71,7 @@ def sessions_are_retired_at_once(self: SessionTable, now_ms: int) -> None:
 
 @mutant(SessionTable.find, scenario="retired", found_by=TWICE, within=200)
 def batch_below_what_is_remembered_is_new(self: SessionTable, batch: Batch, *, opens: bool) -> OrderedBatch | None:
-    """A batch of a known session that is none of those remembered is placed: it must be a new one."""
+    """A batch of a known session is placed as a new one if it is not among the remembered batches."""
     session = self._known(batch.session)
     if session is None:
         if not opens:
@@ -107,7 +107,7 @@ release_as_it_should = PendingReads.released
 
 @mutant(PendingReads.released, scenario="paxos", found_by=TRUE, within=200)
 def refusal_names_an_old_tail(self: PendingReads, committed: int) -> list[PendingRead]:
-    """A refused condition is told the beginning of the log instead of the tail that was found."""
+    """The error of a refused condition names the beginning of the log instead of the tail that was found."""
 
     def old(each: PendingRead) -> PendingRead:
         error = each.outcome

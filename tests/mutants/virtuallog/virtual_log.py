@@ -85,7 +85,7 @@ def loser_builds_on_the_winner_without_a_seal(self: Reconfiguration, found: Regi
 async def chain_put_without_an_expected_version(
     self: ChainWriter, value: bytes, proposed: Register, expected_version: int, attempt: int
 ) -> Event:
-    """Whatever the newest version is, the next one is put, under its own number."""
+    """The register is put as the successor of any newest version, under the next number."""
     while True:
         value = proposed.with_chain(attrs.evolve(proposed.chain, version=expected_version + 1)).encode()
         try:
@@ -106,7 +106,7 @@ async def chain_put_without_an_expected_version(
     found_by=["entries in order and once"],
 )
 async def appended_again_without_looking(self: Settlement, left: Segment, chain: Chain) -> list[PlacedBatch]:
-    """What was in flight when the loglet was sealed is sent to the successor, without a search of the sealed range."""
+    """Batches in flight when the loglet was sealed are sent to the successor, without a search of the sealed range."""
     return []
 
 

@@ -66,7 +66,7 @@ def test_what_is_trimmed_may_be_gone() -> None:
 
 
 def test_a_manifest_before_its_files_is_noticed_at_once() -> None:
-    """Whoever writes may die at that moment."""
+    """The writer may die at that moment."""
     network = SimulatedNetwork(Timeline(), random.Random(1))
     files, violations = FilesServer(network, random.Random(1)), list[Violation]()
     ArchiveWatch(files, Counter(), violations).start()

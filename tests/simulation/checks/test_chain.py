@@ -56,7 +56,7 @@ def test_two_winners_of_one_version(story: Story) -> None:
 
 
 def test_a_register_that_goes_back(story: Story) -> None:
-    """Somebody knew version 2 before this read began."""
+    """A client knew version 2 before this read began."""
     story.happened(put(FIRST), 1)
     story.became(SECOND)
     story.happened(RegisterGet(), (1, register(FIRST)), "b")
@@ -104,7 +104,7 @@ def test_a_boundary_that_moves(story: Story) -> None:
 
 
 def test_a_register_that_nobody_can_read(story: Story) -> None:
-    """A chain with a hole is refused by everybody who reads it."""
+    """Every reader refuses a chain with a hole."""
     first, second = SECOND.segments
     story.happened(put(Chain(2, (first, attrs.evolve(second, start=LogPosition(6))))), 2)
 
@@ -132,7 +132,7 @@ def test_a_boundary_that_was_read_too_late(story: Story) -> None:
 
 
 def test_an_open_tail_past_the_decided_boundary(story: Story) -> None:
-    """Whoever believes it reads a zombie where everybody else has an entry of the next segment."""
+    """A client that believes it reads a zombie where all others have an entry of the next segment."""
     story.happened(put(FIRST), 1)
     with story.during(LogletTail(OLD.id)) as returned:
         story.became(SECOND)
@@ -142,7 +142,7 @@ def test_an_open_tail_past_the_decided_boundary(story: Story) -> None:
 
 
 def test_a_client_that_reads_past_the_stop_that_it_knows(story: Story) -> None:
-    """A read of a closed segment is clamped to the chain's stop, whatever the loglet holds beyond."""
+    """A read of a closed segment is clamped to the chain's stop, even if the loglet holds more."""
     story.happened(put(FIRST), 1)
     story.became(SECOND)
     story.happened(RegisterGet(), (2, register(SECOND)), "b")
@@ -163,7 +163,7 @@ def test_a_client_that_waits_on_a_loglet_whose_end_it_knows(story: Story) -> Non
 
 
 def test_a_client_with_an_old_chain_may_ask_for_more(story: Story) -> None:
-    """It has seen a larger tail, and knows of no stop; what it gets beyond is for nobody's eyes."""
+    """It has seen a larger tail, and knows of no stop; no caller sees what it gets beyond."""
     story.happened(put(FIRST), 1)
     with story.during(LogletTail(OLD.id, lagging=True), "b"):
         story.became(SECOND)

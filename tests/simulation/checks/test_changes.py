@@ -31,7 +31,7 @@ SHORT = chain.truncate(SECOND, 5)
 CLOSED = chain.close(SECOND, 9)
 
 EMPTY = chain.close(FIRST, 0)
-"""A log that was closed before anybody used it: its only segment is empty."""
+"""A log that was closed before its first use: its only segment is empty."""
 
 BROKEN = {"changes take effect"}
 
@@ -44,7 +44,7 @@ def members(*nodes: int) -> bytes:
 
 
 def changed(story: Story, asked: RequestedChange, value: bytes) -> None:
-    """Somebody asks for a change of `SECOND`, and is told that version 3 is it."""
+    """Record a change of `SECOND` that an operator asks for; its answer is version 3."""
     with story.during(Reconfigure(asked), "operator") as returned:
         end = decode_untrusted(value).chain.segments[-1]
         if end.id != SECOND.last.id or end.stop is not None:
@@ -118,7 +118,7 @@ def test_a_close_and_members_that_others_have_made(begun: Story) -> None:
 
 
 def test_a_version_that_nobody_knows(begun: Story) -> None:
-    """It has not been decided, as far as anybody could tell when the change returned."""
+    """A change may not return a version that no client knew to be decided when it returned."""
     begun.happened(Reconfigure(CloseChange()), 3)
     begun.became(CLOSED)
 
@@ -153,7 +153,7 @@ def test_a_truncate_that_drops_what_is_trimmed(begun: Story) -> None:
 
 
 def test_a_copy_may_take_the_place_of_an_empty_segment(story: Story) -> None:
-    """It owns no position, so nobody finds it by one."""
+    """It owns no position, so no reader finds it by one."""
     story.happened(put(FIRST), 1)
     story.became(EMPTY)
     copied = chain.modify(EMPTY, EMPTY.last.id, "copy", b"", 3, LogletOffset(0))

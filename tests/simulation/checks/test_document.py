@@ -10,11 +10,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 SIMULATION = ROOT / "simulation" / "virtuallog_simulation"
 ABOUT_RUNS = {"comes to an end", "no unexpected error", "progress"}
-"""Found by whoever runs a story, not by a check."""
+"""Violations found by the runner of a story, not by a check."""
 
 
 def names_in_code() -> set[str]:
-    """The words that begin a violation, or are told apart just before."""
+    """Names of the checks in code: the words that begin a violation, or a constant just before it."""
     folders = (SIMULATION / "checks", SIMULATION / "workload" / "database", ROOT / "virtuallog" / "testing")
     database = SIMULATION / "scenarios" / "database"
     others = [SIMULATION / "world" / "stop_reasons.py", database / "lag.py", database / "witness.py"]
@@ -75,7 +75,7 @@ def _cells(cells: Iterable[str]) -> set[str]:
 
 
 def test_every_check_is_explained() -> None:
-    """The table is what somebody reads who has a failing seed."""
+    """The table explains every check to a reader with a failing seed."""
     explained, _ = tables()
 
     text = (ROOT / "docs/reference/promises.md").read_text()
@@ -84,7 +84,7 @@ def test_every_check_is_explained() -> None:
 
 
 def test_every_invariant_names_checks_that_exist() -> None:
-    """None is left to be believed."""
+    """Every invariant names a check that the table explains."""
     explained, standing = tables()
 
     assert standing - explained == set()

@@ -47,7 +47,7 @@ async def nothing(ports: MachinePorts) -> None:
 
 
 def test_a_node_that_serves_with_new_disks() -> None:
-    """Whatever it answers, it may have promised something else before."""
+    """Its answers may contradict what it has promised before."""
     found: list[list[str]] = []
 
     def look(machine: Machine, *serving: NodeId) -> None:
@@ -89,7 +89,7 @@ def test_what_acceptors_have_stored_is_read_from_their_disks() -> None:
 
 
 def test_a_wal_that_lacks_what_its_server_has_told() -> None:
-    """Called back before the sync: nobody has crashed, so no client can notice, and the look inside does."""
+    """A store called back before its sync is found by the look inside. No process has crashed, so no client can notice."""
     found = run_seed(1, patches={"virtuallog_loglets.wal.log:WriteAheadLog._write_synced": pretend_to_write}).violations
 
     assert "restart forgets nothing" in {violation.check for violation in found}

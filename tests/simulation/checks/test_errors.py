@@ -61,7 +61,7 @@ DAMAGED = CorruptionError("every copy is damaged")
     ids=str,
 )
 def test_an_error_that_is_documented(story: Story, action: Action, error: VirtualLogError) -> None:
-    """Whoever reads the contract knows what to do."""
+    """A client that knows the contract knows what to do."""
     story.failed(action, error)
 
     assert story.broken() == set()
@@ -104,7 +104,7 @@ def test_damage_is_reported_only_where_there_is_some(story: Story, action: Any) 
 
 
 def test_an_append_to_a_log_that_somebody_wanted_closed(story: Story) -> None:
-    """He need not have heard that it was."""
+    """The operator need not have heard that it was closed."""
     story.failed(Reconfigure(CloseChange()), SILENT)
     story.failed(LogAppend((b"x",)), SealedError())
 

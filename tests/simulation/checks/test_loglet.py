@@ -115,7 +115,7 @@ def test_a_loglet_append_below_a_known_tail(story: Story) -> None:
 
 
 def test_a_conditional_append_that_lands_elsewhere(story: Story) -> None:
-    """Whoever bids for a place gets that one or none."""
+    """A conditional append lands at its expected place or nowhere."""
     story.happened(attrs.evolve(offer(A, 0), expected_tail=0), range(1))
     story.happened(attrs.evolve(offer(B, 0), expected_tail=0), range(1, 2))
 
@@ -155,7 +155,7 @@ def test_two_batches_with_one_sequence_number(story: Story) -> None:
 
 
 def test_a_loglet_reader_that_differs(story: Story) -> None:
-    """I7, I10: all readers of a loglet, and whoever appended to it, agree on which batch lies where."""
+    """I7, I10: all readers of a loglet, and the appenders, agree on the offset of each batch."""
     with story.during(offer(B, 0)):
         story.happened(offer(A, 0), range(1))
         story.happened(LogletRead(LOGLET, 0, 1), [PlacedBatch(range(1), batch(B, 0), 0)])
@@ -256,7 +256,7 @@ def test_a_loglet_that_shows_what_it_turned_away_for_the_moment(story: Story, er
     ],
 )
 def test_a_loglet_read_with_a_hole(story: Story, items: list[Any], check: str) -> None:
-    """A missing beginning, a loss, filler over entries, trimmed though nobody asked."""
+    """Holes: a missing beginning, a loss, filler over entries, a gap by a trim that no client asked for."""
     story.happened(offer(A, 0), range(1))
     story.happened(offer(A, 1), range(1, 2))
     story.happened(LogletRead(LOGLET, 0, 2), items)

@@ -55,19 +55,19 @@ def test_two_decisions_of_one_version(story: Story) -> None:
 
 
 def test_a_decision_that_is_not_what_a_client_knows(story: Story) -> None:
-    """Whoever reads it now sees another value than the one that was acknowledged."""
+    """A reader now sees another value than the one that was acknowledged."""
     story.happened(RegisterPut(1, b"7", 7), 1)
 
     assert "acceptors agree" in broken(story, knows(8), knows(8), knows(8))
 
 
 def test_two_proposals_of_one_ballot(story: Story) -> None:
-    """A ballot was used twice: nobody can say what a majority of votes for it has chosen."""
+    """A ballot was used twice: a majority of votes for it does not identify a value."""
     assert broken(story, founded(7, 1), founded(8, 1), founded()) == {"acceptors agree"}
 
 
 def test_another_decision_than_the_one_chosen(story: Story) -> None:
-    """Two of three accepted 7 in one ballot: nothing else can be decided, whoever noticed."""
+    """Two of three accepted 7 in one ballot: no other value can be decided, even if no proposer has noticed."""
     acceptors = {ONE: founded(7), TWO: founded(7), THREE: founded(), NodeId(4): knows(8)}
     found = {violation.check for violation in acceptors_agree(acceptors, story.history)}
 
@@ -129,7 +129,7 @@ def test_what_was_chosen_and_then_decided(story: Story) -> None:
 
 
 def test_two_choices_for_one_version(story: Story) -> None:
-    """A majority voted for 7, later one for 8, in a higher ballot: the first one may have been told to somebody."""
+    """A majority voted for 7, later one for 8, in a higher ballot: a client may know the first one."""
     found, _ = looks(story, (founded(7), founded(7), founded()), (founded(), founded(8, 2), founded(8, 2)))
 
     assert found == {"chosen is decided"}

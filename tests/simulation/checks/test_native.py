@@ -98,7 +98,7 @@ def test_a_trim_of_what_is_not_known_to_be_committed() -> None:
 
 
 def told(story: Story, tail: int) -> set[str]:
-    """After somebody was told this tail, two sealed servers have both waves."""
+    """Names of the checks that object if a client knows this tail and two sealed servers have both waves."""
     story.happened(LogletSeal(LOGLET))
     story.happened(LogletTail(LOGLET), End(tail))
     both = stored(0), stored(1), LogletSealed(LOGLET)
@@ -108,7 +108,7 @@ def told(story: Story, tail: int) -> set[str]:
 
 
 def test_a_repair_past_the_stop(story: Story) -> None:
-    """The highest tail that anybody was told is 1, and yet a majority of the sealed servers has an entry there."""
+    """The highest tail that a client knows is 1, and yet a majority of the sealed servers has an entry there."""
     assert told(story, 1) == {"committed below the stop"}
 
 

@@ -65,7 +65,7 @@ def test_a_reader_that_differs_from_the_acknowledgement(story: Story) -> None:
 
 
 def test_two_appends_at_one_position(story: Story) -> None:
-    """Nor are two of them acknowledged there, even if nobody reads."""
+    """Two appends are never acknowledged at one position, even if no reader looks."""
     with story.during(LogAppend((b"x",))) as returned:
         story.happened(LogAppend((b"y",)), range(1))
         returned(range(1))
@@ -74,7 +74,7 @@ def test_two_appends_at_one_position(story: Story) -> None:
 
 
 def test_an_entry_that_stands_in_the_log_twice(story: Story) -> None:
-    """The same payload under two sequence numbers: somebody has offered it a second time."""
+    """The same payload under two sequence numbers: it was offered a second time."""
     with story.during(LogAppend((b"x",))):
         story.happened(LogRead(0, 2), [data(0, b"x", 0), data(1, b"x", 1)])
 
@@ -109,7 +109,7 @@ def test_an_unknown_append_may_be_found(story: Story) -> None:
 
 
 def test_a_tail_below_an_acknowledged_entry(story: Story) -> None:
-    """I6: `check_tail` covers whatever was acknowledged before it was called."""
+    """I6: `check_tail` covers all entries that were acknowledged before it was called."""
     story.happened(LogAppend((b"x",)), range(1))
     story.happened(LogCheckTail(), Open(0))
 
@@ -186,7 +186,7 @@ def test_an_append_below_a_known_tail(story: Story) -> None:
 
 
 def test_an_append_below_one_that_was_acknowledged_before(story: Story) -> None:
-    """Real time orders appends, whoever made them."""
+    """Real time orders appends of all clients."""
     story.happened(LogAppend((b"x",)), range(1, 2))
     story.happened(LogAppend((b"y",)), range(1), client="b")
 
@@ -194,7 +194,7 @@ def test_an_append_below_one_that_was_acknowledged_before(story: Story) -> None:
 
 
 def test_an_unknown_append_that_lands_below_a_known_tail(story: Story) -> None:
-    """Nobody acknowledged it, but it was offered only after the tail was known to be 5."""
+    """It was never acknowledged, but it was offered only after the tail was known to be 5."""
     story.happened(LogCheckTail(), Open(5))
     story.failed(LogAppend((b"x",)), UnavailableError("no answer"))
     story.happened(LogRead(4, 5), [data(4, b"x")])
@@ -203,7 +203,7 @@ def test_an_unknown_append_that_lands_below_a_known_tail(story: Story) -> None:
 
 
 def test_a_read_below_a_known_tail_that_is_refused(story: Story) -> None:
-    """I6: every position below a tail is readable, by anybody."""
+    """I6: every position below a tail is readable by every client."""
     story.happened(LogCheckTail(), Open(5))
     story.failed(LogRead(0, 5), BeyondTailError(5, 4), client="b")
 
@@ -211,7 +211,7 @@ def test_a_read_below_a_known_tail_that_is_refused(story: Story) -> None:
 
 
 def test_a_read_past_the_tail_is_refused(story: Story) -> None:
-    """Nobody knew of a tail of 6."""
+    """No client knew of a tail of 6."""
     story.happened(LogCheckTail(), Open(5))
     story.failed(LogRead(0, 6), BeyondTailError(6, 5))
 
@@ -235,7 +235,7 @@ def test_a_conditional_append_refused_without_reason(story: Story) -> None:
 
 
 def test_a_conditional_append_refused_for_another_one(story: Story) -> None:
-    """Somebody else was on the way to the same position."""
+    """Another client's append was on the way to the same position."""
     story.happened(LogCheckTail(), Open(5))
     with story.during(LogAppend((b"y",))) as returned:
         story.failed(LogAppend((b"x",), expected_tail=5), TailMismatchError(5, 6))
@@ -312,7 +312,7 @@ def test_a_sealed_tail_after_the_log_was_opened_again(story: Story) -> None:
 
 
 def test_an_open_tail_of_a_closed_log(story: Story) -> None:
-    """It was closed before the tail was asked for, and nobody has opened it since."""
+    """It was closed before the tail was asked for, and was not opened since."""
     close(story)
     story.happened(LogCheckTail(), Open(7))
 
@@ -320,7 +320,7 @@ def test_an_open_tail_of_a_closed_log(story: Story) -> None:
 
 
 def test_a_closed_log_that_acknowledges(story: Story) -> None:
-    """Nobody has opened it again."""
+    """It was not opened again."""
     close(story)
     story.happened(LogAppend((b"x",)), range(7, 8))
 

@@ -154,7 +154,7 @@ def test_a_position_goes_back(ledger: Ledger, after: PaxosRecord) -> None:
 
 
 def test_what_was_learned_is_open_again(ledger: Ledger) -> None:
-    """Even with the same value: somebody may overwrite it next."""
+    """Even with the same value: a proposer may overwrite it next."""
     learn(ledger, ONE, 2, X)
     accept(ledger, ONE, 3, X)
 
@@ -184,7 +184,7 @@ def acknowledged(story: Story, position: int = 1) -> None:
 
 
 def test_an_acknowledged_batch_is_on_a_quorum(ledger: Ledger, story: Story) -> None:
-    """Also if one of those that had it has lost its store since."""
+    """It was on a quorum, even if one replica of that quorum has lost its store since."""
     accept(ledger, ONE, 1, X)
     accept(ledger, TWO, 1, X)
     acknowledged(story)
@@ -195,7 +195,7 @@ def test_an_acknowledged_batch_is_on_a_quorum(ledger: Ledger, story: Story) -> N
 
 
 def test_one_had_it_too_late(ledger: Ledger, story: Story) -> None:
-    """Whoever acknowledged it relied on a promise that had not been kept."""
+    """The coordinator that acknowledged it relied on a promise that had not been kept."""
     accept(ledger, ONE, 1, X)
     acknowledged(story)
     accept(ledger, TWO, 1, X, now=len(story.history.events) + 1)
@@ -204,7 +204,7 @@ def test_one_had_it_too_late(ledger: Ledger, story: Story) -> None:
 
 
 def test_another_value_is_where_it_was_acknowledged(ledger: Ledger, story: Story) -> None:
-    """A NOP, or somebody else's batch."""
+    """The other value may be a NOP or another client's batch."""
     accept(ledger, ONE, 1, Y)
     accept(ledger, TWO, 1, Y)
     acknowledged(story)

@@ -37,7 +37,7 @@ def test_a_read_with_a_hole(story: Story, records: list[Any]) -> None:
 
 @pytest.mark.parametrize("gap", [filler(0, 1), trimmed(0, 1)])
 def test_an_acknowledged_entry_that_is_gone(story: Story, gap: Gap) -> None:
-    """I10. A gap is no excuse: nobody asked for a trim."""
+    """I10. A gap is no excuse: no client asked for a trim."""
     story.happened(LogAppend((b"x",)), range(1))
     story.happened(LogRead(0, 1), [gap])
 
@@ -45,7 +45,7 @@ def test_an_acknowledged_entry_that_is_gone(story: Story, gap: Gap) -> None:
 
 
 def test_an_entry_that_was_read_and_is_gone(story: Story) -> None:
-    """Nobody acknowledged it; but once it appears, it stays. The second reader may have begun where the first passed."""
+    """An entry that was read once stays, even without an acknowledgement. The second reader may have begun where the first passed."""
     story.failed(LogAppend((b"x",)), UnavailableError("no answer"))
     story.happened(LogRead(0, 1), [data(0, b"x")])
     story.happened(LogRead(0, 1), [trimmed(0, 1)], client="b")
@@ -63,7 +63,7 @@ def test_a_trim_explains_a_gap_only_below_it(story: Story) -> None:
 
 
 def test_a_trim_on_its_way_explains_a_gap(story: Story) -> None:
-    """It may have had its effect already; and an entry below it may be gone before anybody has read it."""
+    """It may have had its effect already; and an entry below it may be gone before its first read."""
     story.happened(LogAppend((b"x", b"y")), range(2))
     with story.during(LogTrim(2)):
         story.happened(LogRead(0, 2), [trimmed(0, 2)])
@@ -72,7 +72,7 @@ def test_a_trim_on_its_way_explains_a_gap(story: Story) -> None:
 
 
 def test_a_trim_that_comes_later_explains_nothing(story: Story) -> None:
-    """When the gap was read, nobody had asked for one."""
+    """When the gap was read, no client had asked for a trim."""
     story.happened(LogRead(0, 1), [trimmed(0, 1)])
     story.happened(LogTrim(1), 1)
 
@@ -80,7 +80,7 @@ def test_a_trim_that_comes_later_explains_nothing(story: Story) -> None:
 
 
 def test_filler_where_an_entry_is(story: Story) -> None:
-    """Even if the entry came later: filler is for good, so it hides the entry."""
+    """Filler is final, so it hides an entry, even one that came later."""
     story.happened(LogRead(0, 1), [filler(0, 1)])
     with story.during(LogAppend((b"x",))) as returned:
         returned(range(1))
@@ -201,7 +201,7 @@ def reached(story: Story) -> set[str]:
 
 
 def test_a_frozen_follower(story: Story) -> None:
-    """It waits at the boundary for a segment that everybody else has found."""
+    """It waits at the boundary for a segment that all other clients have found."""
     story.happened(put(FIRST), 1)
     with story.during(LogFollow(4), "tailer"):
         story.happened(LogAppend((b"x",)), range(4, 5))

@@ -41,7 +41,7 @@ def test_an_entry_in_both_loglets(story: Story) -> None:
 
 
 def test_a_zombie_beyond_the_stop_is_not_in_the_log(story: Story) -> None:
-    """Offered again after it was not found below the stop: the other copy is in nobody's way."""
+    """An entry may be offered again after it was not found below the stop: the other copy does no harm."""
     story.happened(put(FIRST), 1)
     with story.during(offer(A, 0, segment=OLD.id)):
         story.happened(offer(B, 0, 5, segment=OLD.id), range(5))
@@ -98,7 +98,7 @@ def test_what_was_refused_as_too_large_is_offered_all_the_same(story: Story) -> 
 
 
 def test_what_is_refused_at_the_door(story: Story) -> None:
-    """Nobody but the caller ever hears of it."""
+    """Only the caller ever hears of it."""
     story.happened(offer(A, 0), range(1))
     story.failed(LogAppend((b"too large, really",)), TooLargeError(what="bytes in an entry", size=9, limit=8))
 

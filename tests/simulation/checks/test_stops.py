@@ -42,7 +42,7 @@ def test_disks_are_a_reason(story: Story, error: VirtualLogError, happened: str)
 
 @pytest.mark.parametrize("error", [UnavailableError("no answer"), VirtualLogError()])
 def test_nothing_else_is_a_reason(story: Story, error: VirtualLogError) -> None:
-    """Whatever has happened to the disks."""
+    """No other error is excused by faults of the disks."""
     assert objects(story, error, "sync error", "bit flipped", "wiped")
 
 
@@ -52,7 +52,7 @@ def test_a_failed_sync_damages_nothing(story: Story) -> None:
 
 
 def test_rot_that_was_noticed() -> None:
-    """By whoever could not read it, where there was some."""
+    """A read that fails is excused where there was rot, and not elsewhere."""
     assert refuses_rot(CorruptionError("damaged"), ["bit flipped"])
     assert not refuses_rot(CorruptionError("damaged"), ["sync error"])
     assert not refuses_rot(StorageError("no sync"), ["bit flipped"])

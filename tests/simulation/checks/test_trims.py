@@ -21,14 +21,14 @@ from virtuallog.testing.checker.actions import (
 
 
 def test_a_trim_past_what_was_asked_for(story: Story) -> None:
-    """It would drop entries that somebody needs."""
+    """It would drop entries that clients need."""
     story.happened(LogTrim(3), 4)
 
     assert story.broken() == {"trims are modest"}
 
 
 def test_a_trim_that_finds_the_work_of_others(story: Story) -> None:
-    """Somebody else asked for more, even if he never heard what came of it."""
+    """Another client asked for more, even if it never heard the outcome."""
     story.failed(LogTrim(5), UnavailableError("no answer"))
     story.happened(LogTrim(3), 5)
 
@@ -72,7 +72,7 @@ def test_overlapping_trims_may_differ(story: Story) -> None:
 
 
 def test_a_trim_point_is_found(story: Story) -> None:
-    """At least what anybody had been told before, and no more than somebody had asked for."""
+    """At least the highest that a client knew before, and no more than a client had asked for."""
     story.happened(LogCheckTail(), Open(9))
     story.happened(LogTrim(5), 5)
     story.happened(LogFindTrimPoint(), 5)
@@ -84,7 +84,7 @@ def test_a_trim_point_is_found(story: Story) -> None:
 
 @pytest.mark.parametrize(("found", "broken"), [(0, "trim points move forward"), (6, "trims are modest")])
 def test_a_trim_point_that_is_wrong(story: Story, found: int, broken: str) -> None:
-    """Nobody has looked for it; or nobody has asked for so much."""
+    """It is below one that a client knows, or above all that were asked for."""
     story.happened(LogCheckTail(), Open(9))
     story.happened(LogTrim(5), 5)
     story.happened(LogFindTrimPoint(), found)
@@ -113,7 +113,7 @@ def test_a_trim_past_the_tail_is_no_excuse_for_what_comes_later(story: Story) ->
 
 
 def test_a_trim_past_the_tail_that_has_not_returned_may_reach_farther(story: Story) -> None:
-    """Nobody knows at which tail it will end."""
+    """The tail at which it will end is not known."""
     story.happened(LogCheckTail(), Open(5))
     with story.during(LogTrim(9)):
         story.happened(LogAppend((b"x",)), range(5, 6))
@@ -139,7 +139,7 @@ def begun(story: Story) -> Story:
 
 
 def test_a_copy_may_be_behind_while_it_takes_the_place_of_a_segment(begun: Story) -> None:
-    """And no longer: once the change has returned, what was trimmed before it stays trimmed."""
+    """Once the change has returned, positions that were trimmed before it stay trimmed."""
     with begun.during(COPY) as returned:
         begun.happened(LogTrim(4), 4)
         begun.happened(put(COPIED), 3)
@@ -152,7 +152,7 @@ def test_a_copy_may_be_behind_while_it_takes_the_place_of_a_segment(begun: Story
 
 
 def test_a_copy_whose_client_dies_may_be_behind_until_the_next_trim(begun: Story) -> None:
-    """Nobody has carried the trims over."""
+    """The dead client has not carried the trims over."""
     begun.happened(LogTrim(4), 4)
     with begun.during(COPY):
         begun.happened(put(COPIED), 3)

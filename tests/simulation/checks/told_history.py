@@ -68,7 +68,7 @@ class Story:
             raise error
 
     def became(self, the_chain: Chain, client: str = "operator") -> None:
-        """A chain was decided, in the way in which that is done: whoever puts it has read the stop before."""
+        """Record that a chain was decided as clients do it: the client that puts it has read the stop before."""
         for segment in the_chain.segments:
             if segment.stop is not None:
                 self.happened(LogletSeal(segment.id), None, client)

@@ -23,7 +23,7 @@ async def test_broken_loglet_is_caught(broken: type[Variant], autojump_clock: tr
 
 
 async def test_a_loglet_that_has_to_be_sealed_is_a_log_all_the_same(autojump_clock: trio.testing.MockClock) -> None:
-    """The contract lets a tail stay undecided until somebody seals. A client of a random history who hears that seals, and
-    what it is told then has to fit everything before."""
+    """The contract lets a tail stay undecided until a client seals. A client of a random history that gets this answer
+    seals; the next answer has to fit everything before."""
     async with alone(VariantProvider(loglet_class=Stalls)) as fixture:
         await run_clause(random_histories_are_those_of_a_log, fixture)

@@ -59,7 +59,7 @@ class Zombies(Variant):
 
 
 class Stalls(Variant):
-    """Right. After some batches nothing is decided any more, until somebody seals: as when a sequencer dies."""
+    """Correct. After some batches nothing is decided any more until a client seals, as when a sequencer dies."""
 
     batches_max = 5
 

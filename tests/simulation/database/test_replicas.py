@@ -30,7 +30,7 @@ their disks are not compared."""
 
 @attrs.define
 class Replica:
-    """Plays what it is told to; each entry changes the state at its position."""
+    """A replica that plays the given entries; each entry changes the state at its position."""
 
     store: LocalStore
     violations: list[Violation]

@@ -164,7 +164,7 @@ def test_replicas_that_find_something_else(zelos: Zelos) -> None:
 
 
 def test_a_command_that_is_applied_twice(zelos: Zelos) -> None:
-    """Once for each time that it was asked for, whatever became of the answer."""
+    """A command is applied once for each request, even if the answer was lost."""
     zelos.lose(SetData("/a", b"2"))
     zelos.commit(SetData("/a", b"2"))
     zelos.commit(SetData("/a", b"2"))
@@ -190,7 +190,7 @@ def test_a_write_behind_an_answer_that_has_a_lower_zxid(zelos: Zelos) -> None:
 
 
 def test_a_sync_that_shows_an_old_state(zelos: Zelos) -> None:
-    """It reaches what was acknowledged to anybody before it began."""
+    """A sync reaches all that was acknowledged to any client before it began."""
     answer = zelos.write(SetData("/a", b"2"))
     zelos.hear(Sync(), Answer(answer.zxid - 1, 0), 2, OTHER)
 
@@ -222,7 +222,7 @@ def test_a_read_that_shows_the_write_behind_it(zelos: Zelos) -> None:
 
 
 def test_watches_that_do_as_they_should(zelos: Zelos) -> None:
-    """One event for each change that is watched, in front of what shows it; a delete is told once to whoever watches twice."""
+    """One event for each watched change, in front of what shows it; a client that watches twice gets one event of a delete."""
     zelos.read(GetData("/a", watch=True))
     zelos.read(GetChildren("/a", watch=True))
     zelos.hear(AddWatch("/a", recursive=True), Answer(zelos.model.zxid, 0), 2)
@@ -338,7 +338,7 @@ def test_a_session_that_only_pinged_and_was_told_to_nobody(zelos: Zelos) -> None
 
 
 def test_a_session_that_lives_on(zelos: Zelos) -> None:
-    """Nobody has used it for long."""
+    """No client has used it for long."""
     found = list(lives_on(zelos.history, lambda session: session == OTHER))
 
     assert [violation.check for violation in found] == ["sessions do not live on"]

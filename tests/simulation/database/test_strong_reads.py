@@ -67,7 +67,7 @@ def test_a_read_may_show_a_write_that_was_not_answered_yet_and_then_everybody_is
 
 
 def test_reads_at_the_same_time_may_differ(told: Told) -> None:
-    """One began before the other had shown the new state to anybody."""
+    """One began before the other had shown the new state to a client."""
     old = told.now
     told.commit(SetData("/a", b"2"))
     with told.history.record("inside", StrongRead("/a")) as returned:
@@ -77,7 +77,7 @@ def test_reads_at_the_same_time_may_differ(told: Told) -> None:
 
 
 def test_a_read_shows_nothing_that_has_not_happened(told: Told) -> None:
-    """A znode that nobody has created, or that is not there, in spite of the log."""
+    """A read may not show a znode that was never created, or miss one that the log has."""
     told.reads(None)
     told.reads(Node(b"?", told.now.stat))
     assert told.found == ["linearizable reads"] * 2
@@ -122,7 +122,7 @@ def test_what_is_held_is_not_trimmed_before_its_time_is_over(told: Told) -> None
 
 
 def test_what_is_released_may_be_trimmed(told: Told) -> None:
-    """From the moment on at which somebody asked for the release."""
+    """A trim is right from the moment on at which a release was asked for."""
     told.happened(put(FIRST), FIRST.version)
     told.happened(Hold("hold 1", LogPosition(3), 60.0), LogPosition(3))
     told.happened(Release("hold 1"))

@@ -53,7 +53,7 @@ def restart(actor: Actor) -> None:
 
 
 def test_nodes_that_live_are_no_excuse() -> None:
-    """A loglet that takes no appends although nobody was hurt has a bug."""
+    """A loglet that takes no appends although no node was hurt has a bug."""
     assert not excused(nothing)
 
 
@@ -65,7 +65,7 @@ def test_a_loglet_of_an_unknown_kind_may_rest_on_any_node() -> None:
 
 
 def test_what_the_cluster_heals_is_no_operators_part() -> None:
-    """Whatever has happened to nodes: a native loglet is replaced without anybody."""
+    """A native loglet is replaced without an operator after any fault of nodes."""
     assert not excused(crash, stranger=False)
     assert not excused(nothing, nodes=frozenset(range(1, 6)), stranger=False)
 

@@ -70,7 +70,7 @@ def test_what_never_fired_is_named() -> None:
 
 
 def test_every_crash_point_is_demanded_by_some_scenario() -> None:
-    """One that nobody has to die at would say nothing."""
+    """A crash point at which no process has to die would prove nothing."""
     demanded = {counter for scenario in coverage.DEMANDS for counter in coverage.never_fired(scenario, {})}
 
     assert {COUNTED + point.name for point in CRASH_POINTS.values() if point.area in AREAS} <= demanded
@@ -88,7 +88,7 @@ def test_demands_are_those_of_scenarios() -> None:
 
 @pytest.mark.parametrize("gone", NAMES)
 def test_a_class_that_is_taken_away_leaves_the_draws_of_the_others(gone: str) -> None:
-    """Whoever looks for the faults that a failing seed needs takes them away one by one."""
+    """The search for the faults that a failing seed needs takes them away one by one."""
     for seed in range(20):
         whole = FaultPlan.draw(random.Random(seed))
         rest = {name: mean for name, mean in whole.active.items() if name != gone}

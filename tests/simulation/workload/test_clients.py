@@ -45,7 +45,7 @@ def test_a_client_dies_without_an_error() -> None:
 
 
 def test_that_somebody_else_is_dead_is_no_excuse() -> None:
-    """A client that uses a port of another life, while it lives itself, has a bug: nobody may take it for its death."""
+    """A client that uses a port of another life, while it lives itself, has a bug: its error must not pass for a death."""
     dead = Process(NodeId(7))
     dead.crash()
 

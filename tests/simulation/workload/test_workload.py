@@ -89,7 +89,7 @@ def test_an_act_brings_about_its_shape(act: Act, shape: str) -> None:
 
 
 def test_a_tailing_reader_meets_trims_and_reconfigurations() -> None:
-    """It follows the log while somebody else trims and extends it."""
+    """It follows the log while another client trims and extends it."""
 
     async def story(actor: Actor) -> None:
         await actor.append(3)
@@ -160,7 +160,7 @@ def offered(report: SeedReport) -> Mapping[str, list[bytes]]:
 
 
 def test_fewer_operations_leave_those_that_remain_as_they_were() -> None:
-    """An act of a client offers the same entries, however many acts come after it and whatever the others do."""
+    """An act of a client offers the same entries, independent of the acts after it and of other clients."""
     full = offered(run_seed(3, options=attrs.evolve(SHORT, operations=None, seconds=None)))
     few = offered(run_seed(3, options=attrs.evolve(SHORT, seconds=None)))
 
@@ -173,7 +173,7 @@ def test_fewer_operations_leave_those_that_remain_as_they_were() -> None:
 
 
 def kinds_of(report: SeedReport) -> set[str]:
-    """Kinds of loglets in any register that anybody read."""
+    """Kinds of loglets in all registers that a client has read."""
     registers = [get.result[1] for get in report.history.operations(RegisterGet) if get.returned and get.result[0]]
     return {segment.kind for value in set(registers) for segment in decode_untrusted(value).chain.segments}
 
@@ -210,7 +210,7 @@ def test_what_cannot_travel_is_left_out() -> None:
 
 
 async def never(*_: Any, **__: Any) -> Any:
-    """Plants: nobody answers."""
+    """A planted function that never answers."""
     await trio.sleep(0.5)
     raise UnavailableError("no answer")
 
@@ -238,7 +238,7 @@ def test_the_judge_misses_whatever_does_not_come(target: str, replacement: Any, 
     assert [message[: len(missing)] for message in progress] == [missing]
 
 
-# -- somebody else's service ------------------------------------------------------------------------------------------
+# -- another machine's service ----------------------------------------------------------------------------------------
 
 
 def ask(server: EntriesServer, request: Any) -> Any:

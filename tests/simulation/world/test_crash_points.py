@@ -1,9 +1,10 @@
-"""Crash points: a process dies exactly where it was told to, and nobody else notices more than that."""
+"""Crash points: a process dies exactly at the drawn point, and the others notice nothing but its death."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import attrs
@@ -33,7 +34,7 @@ ENCODED = "wal: a group is encoded, nothing is written"
 
 @attrs.frozen
 class Ping(Request[str]):
-    """Answered by whoever lives."""
+    """A request that every live node answers."""
 
 
 @pytest.fixture
@@ -65,8 +66,14 @@ def faults(world: World, *machines: Machine, **armed: tuple[CrashPoint | str, in
 # -- the points themselves ------------------------------------------------------------------------------------------
 
 
+def whole_product() -> None:
+    """Import every module that makes crash points; those that need Arrow are imported late otherwise."""
+    registry.find(registry.DEFAULT)
+    import_module("virtuallog_loglets.archive.creation.archiver")
+
+
 def test_a_hook_hears_of_a_point_only_while_it_is_installed(point: CrashPoint) -> None:
-    """And what it raises comes out of the point."""
+    """A hook hears of a point only while installed, and its exception comes out of the point."""
     heard: list[CrashPoint] = []
     with hooked(heard.append):
         point.reached()
@@ -88,7 +95,7 @@ def test_two_points_cannot_have_one_name(point: CrashPoint) -> None:
 
 def test_names_tell_what_is_so_and_where() -> None:
     """`area: a phrase`. The areas of the product are known; others may have points, too."""
-    registry.find(registry.DEFAULT)  # imports the whole product
+    whole_product()
     assert {point.area for point in CRASH_POINTS.values()} >= set(crash_points.AREAS)
     assert all(name.startswith(f"{point.area}: ") and name[-1] != "." for name, point in CRASH_POINTS.items())
 
@@ -196,7 +203,7 @@ def test_a_node_that_dies_in_a_handler_answers_nobody(point: CrashPoint) -> None
 
 
 def test_it_strikes_at_the_pass_that_was_drawn(point: CrashPoint) -> None:
-    """Whatever node it is that passes."""
+    """It strikes at the drawn pass, at any node."""
     passed: list[int] = []
 
     async def program(ports: MachinePorts) -> None:
@@ -219,7 +226,7 @@ def test_it_strikes_at_the_pass_that_was_drawn(point: CrashPoint) -> None:
 
 
 def test_after_the_end_nobody_dies_and_nobody_is_started_again(point: CrashPoint) -> None:
-    """Whoever stops the faults says who lives on."""
+    """The code that stops the faults decides which nodes live on."""
 
     async def program(ports: MachinePorts) -> None:
         point.reached()
@@ -293,7 +300,7 @@ def test_a_client_dies_exactly_there_and_the_world_goes_on(point: CrashPoint) ->
 
 
 def test_a_client_dies_with_all_its_tasks(point: CrashPoint) -> None:
-    """Also if it is a task of its service nursery that gets to the point."""
+    """All tasks of a client die, also if a task of its service nursery reaches the point."""
     passed: list[str] = []
 
     async def service() -> None:
@@ -313,7 +320,7 @@ def test_a_client_dies_with_all_its_tasks(point: CrashPoint) -> None:
 
 
 def test_clients_live_until_the_nemesis_works(point: CrashPoint) -> None:
-    """Whoever waits for the cluster to be founded must not die of it."""
+    """A client that waits for the cluster to be founded must not die of it."""
     passed: list[str] = []
 
     async def story(world: World) -> None:
@@ -359,7 +366,7 @@ def test_a_run_may_be_narrowed_to_other_faults(point: CrashPoint) -> None:
 
 
 def test_processes_die_at_crash_points_in_most_runs() -> None:
-    """And whatever promise a run breaks, the deaths themselves are no error."""
+    """The deaths themselves are no error, even if a run breaks a promise."""
     deaths = 0
     for seed in range(1, 7):
         report = run_seed(seed)
@@ -370,5 +377,5 @@ def test_processes_die_at_crash_points_in_most_runs() -> None:
 
 def test_the_document_lists_every_point() -> None:
     """docs/internals/faults.md, section "Crash points", is made of the registry (`crash_points.table`)."""
-    registry.find(registry.DEFAULT)  # imports the whole product
+    whole_product()
     assert crash_points.table() in (ROOT / "docs/internals/faults.md").read_text()

@@ -93,7 +93,8 @@ async def test_rot_is_met_and_never_served(disk: StoreDisk, directory: Simulated
 async def test_whoever_comes_later_hears_why_the_store_has_failed(
     disk: StoreDisk, directory: SimulatedDirectory
 ) -> None:
-    """As with RocksDB's. Somebody who only reads may be the first who meets rot; the replica, next, must stop for that reason."""
+    """A failed store reports the reason to later callers, as RocksDB does. A reader may be the first to meet rot; the replica
+    meets it next and must stop for that reason."""
     store = await directory.open()
     store.write(at(1))
     while not disk.rotten:

@@ -45,7 +45,7 @@ async def _race() -> list[int]:
 
 
 def test_the_same_seed_gives_the_same_order_of_tasks() -> None:
-    """Like trio's own test of deterministic scheduling: many runs of one seed, whatever the heap looks like."""
+    """Like trio's own test of deterministic scheduling: many runs of one seed, independent of the state of the heap."""
     histories = []
     for _ in range(10):
         ballast = [object() for _ in range(random.randrange(10_000))]

@@ -192,7 +192,7 @@ async def test_a_clogged_link_bursts_when_it_opens() -> None:
 
 @simulated
 async def test_a_partition_cuts_what_is_already_on_the_way() -> None:
-    """And heals without a trace."""
+    """A partition drops messages on their way, and heals without a trace."""
     async with world() as here:
         here.services().post(B, Ping(1), lambda _: None, 1.0)
         here.network.link(A, B).blocked = True
@@ -265,7 +265,7 @@ async def test_each_kind_of_fate_has_a_chance_of_its_own() -> None:
 
 @simulated
 async def test_the_error_of_a_handler_reaches_the_caller() -> None:
-    """As the same class with the same fields."""
+    """The caller gets an error of the same class with the same fields."""
     async with world() as here:
 
         def refuse(_: Any, done: Done) -> None:
@@ -279,7 +279,7 @@ async def test_the_error_of_a_handler_reaches_the_caller() -> None:
 
 @simulated
 async def test_a_request_that_nobody_serves_is_unsupported() -> None:
-    """As over real RPC."""
+    """A request to a node that does not serve it fails as over real RPC."""
     async with world() as here:
         here.network.listen(here.processes[B], {})
 
@@ -302,7 +302,7 @@ async def test_a_crashed_process_neither_receives_nor_sends() -> None:
 
 @simulated
 async def test_the_reply_of_a_dead_incarnation_is_lost() -> None:
-    """Even if the handler kept its `Done` and calls it after the restart."""
+    """The reply is lost even if the handler kept its `Done` and calls it after the restart."""
     async with world() as here:
         here.echo.holds = True
         replies: list[object] = []

@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.long]
 LIMIT_SECONDS = 600
 """A JVM starts in seconds, on a machine that has nothing else to do."""
 FILE_BYTES = 64 << 10
-"""So that 1,000 entries make several files."""
+"""File size with which 1,000 entries make several files."""
 
 
 async def killed_when(cluster: Path, url: str, moment: Callable[[], bool]) -> None:

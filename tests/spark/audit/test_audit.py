@@ -31,7 +31,7 @@ QUERY = QueryId(b"q" * 16)
 
 
 def audited(spark: SparkSession, log: Log, *, is_database: bool = True) -> tuple[Evidence, dict[str, Finding]]:
-    """As if three tasks had each read a part."""
+    """Audit the log as if three tasks had each read a part."""
     evidence = gather(observed(spark, log.rows), prefixes_max=2, is_database=is_database)
     findings = judge(evidence, CHAIN, 0, log.position, is_database=is_database)
     return evidence, {finding.check: finding for finding in findings}

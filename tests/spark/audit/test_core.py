@@ -121,7 +121,7 @@ def test_pieces_must_lie_side_by_side(pieces: Sequence[ObservedRange], wrong: di
 
 
 def test_what_was_trimmed_before_is_fine() -> None:
-    """But not what is lost; what was trimmed while the audit read is worth knowing."""
+    """Positions trimmed before the audit are fine, lost ones are not; those trimmed during it are worth a note."""
     pieces = [piece(0, 9)]
     before = GapSum(kind="trimmed", count=1, examples=[(0, 5)])
     meanwhile = GapSum(kind="trimmed", count=2, examples=[(0, 5), (7, None)])

@@ -115,7 +115,7 @@ async def test_a_log_of_every_kind_is_found_whole_and_damage_is_found_where_it_i
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """No kind of loglet raises a false alarm, nor do sessions that go over all of them, nor batches that are committed beside attempts that
-    failed. Two bits that flip in an archive are two ranges, around which all else is read; a file that is gone is told by its segment."""
+    failed. Two bits that flip in an archive are two ranges, around which all else is read; a file that is gone is reported with its segment."""
     async with log_of_one_node(tmp_path) as (cluster, log):
         borders = await fill(log)
         places = borders[1] // 6, borders[1] // 6 * 5

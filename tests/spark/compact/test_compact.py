@@ -57,11 +57,11 @@ from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
 CLUSTER = b"c" * 16
 COMMANDS = 1500
 SMALL = 20 << 10
-"""So that there are several chunks, and several tables."""
+"""Size with which there are several chunks, and several tables."""
 
 
 def test_chunks_that_are_there_as_a_whole_lead_from_the_base_to_the_store() -> None:
-    """Parts without the file that is written last are none; a hole, or a chunk that goes too far, is none of the chain."""
+    """Parts without the file that is written last do not count; a hole, or a chunk that goes too far, is not in the chain."""
     names = [name_of(0, 5, 0), name_of(0, 5), name_of(5, 9), name_of(9, 20, 0), name_of(9, 12), "manifest.json"]
     found = chunks(names)
     assert [(chunk.start, chunk.stop, len(chunk.files)) for chunk in found] == [(0, 5, 2), (5, 9, 1), (9, 12, 1)]

@@ -74,7 +74,7 @@ SURE = [(key_of(0, 0), 100), (key_of(0, 1), 101), (key_of(0, 2), 200)]
 
 
 def test_appends_are_where_they_were_told_to_be() -> None:
-    """One whose outcome is unknown may be in the log, or not; but not twice."""
+    """An append with an unknown outcome is in the log at most once."""
     maybe = (key_of(1, 0), 150)
     assert unacknowledged(CHUNKS, entries(*SURE)) == []
     assert unacknowledged(CHUNKS, entries(*SURE, maybe)) == []

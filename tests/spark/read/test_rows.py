@@ -127,7 +127,7 @@ def test_what_is_missing_is_told_from_what_never_was() -> None:
 
 
 def test_how_far_rows_reach() -> None:
-    """To the end of the gap, or one past the entry."""
+    """Rows reach to the end of a gap, or one past an entry."""
     assert stop_of(TABLE) == 12
     assert stop_of(TABLE.slice(0, 2)) == 7
 

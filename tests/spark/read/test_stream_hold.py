@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 
 def reader(cluster: str, every_seconds: float = 0.0) -> LogStreamReader:
-    """As Spark makes one for each run of a query."""
+    """Make a reader as Spark does for each run of a query."""
     made = LogStreamReader(stream_options({"cluster": cluster, "hold": "copy", "startingOffsets": "earliest"}), SCHEMA)
     assert made._holder is not None
     made._holder._holding.every_seconds = every_seconds
@@ -68,7 +68,7 @@ async def test_a_stream_holds_the_log_of_a_database(tmp_path: Path) -> None:
 
 
 async def test_a_log_without_a_database_has_nobody_who_keeps_holds(tmp_path: Path) -> None:
-    """So the stream is refused, when it begins."""
+    """A stream that wants holds is refused at its begin if the log has no database."""
     async with log_of_one_node(tmp_path) as (cluster, _):
         with pytest.raises(UnsupportedError, match="no database stands on this log"):
             await in_thread(reader(cluster).initialOffset)

@@ -76,7 +76,7 @@ def test_a_short_read_is_one_task_though_the_chain_has_many_segments() -> None:
 
 
 def test_tasks_are_near_all_nodes_in_turn() -> None:
-    """So that each server has its share of the readers."""
+    """Tasks prefer all nodes in turn, so that each server has its share of the readers."""
     assert [task.near for task in plan(PlannedPiece(start=100, stop=500), min_partitions=4)][:4] == [1, 2, 3, 1]
     assert plan(PlannedPiece(start=100, stop=500), nodes=())[0].near is None
 

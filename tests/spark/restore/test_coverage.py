@@ -39,7 +39,7 @@ def test_what_is_whole_up_to_an_end(spans: list[Span[str]], stop: int) -> None:
 
 
 def test_what_is_missing_is_named() -> None:
-    """So is the position from which on a history would be whole."""
+    """The error names the missing ranges, and the position from which on a history would be whole."""
     spans = [Span(0, 10, "archive"), Span(15, 30, "live")]
     with pytest.raises(InvalidSettingError, match="positions 10 to 14; from 15 on all is there"):
         cover(spans, 5, 25)

@@ -40,8 +40,8 @@ async def entries_of(archives: Sequence[ArchiveConfig], start: int, stop: int) -
 
 @pytest.mark.long
 async def test_tasks_copy_a_history_out_of_archives_that_overlap(tmp_path: Path, spark: SparkSession) -> None:
-    """Two archives, as of a segment and of a backup that began in its middle; nobody else has the log. The copy ends within a batch. A
-    second attempt, after the first one was killed before its manifest, takes the files that are there."""
+    """The log exists only in two archives, as of a segment and of a backup that began in its middle. The copy ends within a
+    batch. A second attempt, after the first one was killed before its manifest, takes the files that are there."""
     place, into = tmp_path / "place", tmp_path / "restored"
     await archived(MadeUp(), place, 0, 6_000)
     await archived(MadeUp(), place, 4_000, 20_000)

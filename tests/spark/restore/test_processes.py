@@ -99,8 +99,8 @@ async def test_a_database_is_restored_to_a_position_into_a_new_cluster(tmp_path:
 
 async def test_a_log_is_restored_from_archives_alone(tmp_path: Path) -> None:
     """The cluster is gone; two of its segments are left as files, the second one is cut in the middle of a batch. In the new cluster
-    the same entries are at the same positions, and it goes on behind them. So it is if Spark's driver is killed in the middle. What nobody
-    has is refused by name, and nothing is left behind that a cluster would take."""
+    the same entries are at the same positions, and it goes on behind them. So it is if Spark's driver is killed in the middle. A range that no
+    archive has is refused by name, and nothing is left behind that a cluster would take."""
     payloads, place, into = [b"entry %d" % number for number in range(900)], tmp_path / "place", tmp_path / "restored"
     async with open_local_cluster(tmp_path / "former", 1, base_port=0) as cluster:
         await wait_ready(cluster)

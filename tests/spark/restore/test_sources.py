@@ -168,7 +168,7 @@ async def test_times_that_nothing_reaches_are_refused(tmp_path: Path) -> None:
 
 
 async def test_what_somebody_else_has_there_is_left_alone(tmp_path: Path) -> None:
-    """A directory with nothing but other directories is not empty: it may be a place. A plan that is damaged is none."""
+    """A directory with nothing but other directories is not empty: it may be a place. A damaged plan does not count."""
     place, into = tmp_path / "place", tmp_path / "into"
     await archived(MadeUp(), place, 0, 100)
     with pytest.raises(InvalidSettingError, match="is not empty"):

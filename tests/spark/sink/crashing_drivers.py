@@ -1,7 +1,7 @@
 """Drivers of Spark over a log in memory: killed at any step and started again, two at a time, with tasks that fail, are run again and run
 side by side. What Spark promises a sink is in here, and no more:
 
-* a batch that has begun has the same rows for good, whoever runs it and however often;
+* a batch that has begun has the same rows for good, in every driver and in every run;
 * a batch is committed with one attempt of each task, that has ended well; an attempt that is not, or not any more, of interest
   may go on for as long as it likes;
 * that a batch is committed is in Spark's checkpoint after `commit` has returned, so perhaps never.

@@ -142,7 +142,7 @@ def test_what_cannot_be_a_row_is_refused_with_its_number(
 
 
 def test_what_may_be_a_row_passes() -> None:
-    """The largest one, none at all, bytes that are no text; and what a database would choke on, where there is none."""
+    """Rows pass: the largest one, an empty one, bytes that are no text, and, without a database, bytes that a database could not read."""
     check_payloads(pa.array([bytes(ENTRY_BYTES_MAX), b"", b"\xff\xfe"], pa.binary()), on_database=True)
     check_payloads(pa.array([], pa.binary()), on_database=True)
     check_payloads(pa.array([b"VERSION"], pa.binary()), on_database=False)

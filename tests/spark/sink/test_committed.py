@@ -124,7 +124,7 @@ async def test_a_trimmed_range_is_told(autojump_clock: MockClock) -> None:
 async def test_whoever_may_miss_rows_passes_over_what_is_lost(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As over what is trimmed: `failOnDataLoss=false` reads around it, also if a marker was there."""
+    """`failOnDataLoss=false` reads around lost positions as around trimmed positions, also if a marker was there."""
     async with world() as w:
         log = w.client()
         await committed(log, 0, b"a")

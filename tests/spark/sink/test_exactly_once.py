@@ -90,7 +90,7 @@ def check(rows: list[bytes], queries: list[Query]) -> None:
 @pytest.mark.parametrize("seed", range(30))
 async def test_a_driver_is_told_what_readers_see(seed: int, autojump_clock: MockClock) -> None:
     """Concurrent jobs with one name, each with its own rows. A driver whose commit succeeds now has
-    its rows seen; one that finds another or a later batch has not; an unknown outcome may be
+    its rows in the log; one that finds another or a later batch has not; an unknown outcome may be
     either."""
     chance = random.Random(seed)
     async with slow_world(chance) as w:

@@ -81,7 +81,7 @@ def test_others_would_be_lost_and_are_refused(columns: list[tuple[str, str]], sa
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
 def test_text_is_written_as_utf_8(kind: pa.DataType) -> None:
-    """As Kafka's sink does."""
+    """Text is written as UTF-8, as Kafka's sink does."""
     batch = pa.record_batch({"value": pa.array(["ä", None], kind)})
 
     assert payloads_of(batch, "value").to_pylist() == ["ä".encode(), None]

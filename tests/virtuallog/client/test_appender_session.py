@@ -111,7 +111,7 @@ async def test_posts_and_appends_of_one_session_are_in_the_log_in_the_order_of_t
 
 
 async def test_who_is_told_may_post_again_within_the_call(autojump_clock: MockClock) -> None:
-    """Also across swaps: entries posted during a settlement go to the successor, in order."""
+    """Entries posted within a callback are sent, also across swaps: those of a settlement go to the successor, in order."""
     async with world() as w:
         log, operator = w.client(), w.client()
         finished = trio.Event()

@@ -35,7 +35,7 @@ def nearest(near: int | None) -> ReplicaOrder:
     [(None, [4, 2, 7]), (2, [2, 4, 7]), (4, [4, 7, 2]), (7, [7, 2, 4]), (3, [4, 7, 2]), (5, [7, 2, 4]), (9, [2, 4, 7])],
 )
 def test_servers_are_asked_in_a_circle_from_the_near_one(near: int | None, order: list[int]) -> None:
-    """Also if the near node stores nothing: clients near different nodes stay spread. Without a near node the order is that
+    """The circle begins at the near node, even if it stores nothing: clients near different nodes stay spread. Without a near node the order is that
     of the config."""
     assert nearest(near).order() == order
 

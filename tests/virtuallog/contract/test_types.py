@@ -28,8 +28,8 @@ def records(placed: PlacedBatch | None) -> list[Data]:
 
 @given(placed_batches(), bounds, bounds)
 def test_clipping_keeps_exactly_the_entries_in_the_range(placed: PlacedBatch, start: int, stop: int) -> None:
-    """Clipping keeps place, payload and sequence number of the entries in the range; None if there
-    are none."""
+    """Clipping keeps place, payload and sequence number of the entries in the range; None if no
+    entry is in it."""
     clipped = placed.clip(start, stop)
 
     assert records(clipped) == [record for record in records(placed) if start <= record.position < stop]
@@ -81,7 +81,7 @@ def test_a_record_says_where_it_is_from() -> None:
 
 @given(bounds, st.integers(1, 20), bounds, bounds)
 def test_a_gap_is_clipped_like_a_range(start: int, length: int, low: int, high: int) -> None:
-    """A clipped gap has the common places of both, with the gap's reason; None if there are none."""
+    """A clipped gap has the common places of both, with the gap's reason; None if they have no common place."""
     clipped = Gap(start, start + length, GapKind.LOST).clip(low, high)
     common = [place for place in range(start, start + length) if low <= place < high]
 

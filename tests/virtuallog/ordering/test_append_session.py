@@ -36,7 +36,7 @@ def test_sequence_numbers_run_on_across_batches() -> None:
 
 
 def test_nothing_is_sent_while_a_lost_loglet_has_sends_in_progress() -> None:
-    """Until the last attempt has ended, a batch may still be placed; only then does a search settle it."""
+    """A batch may still be placed until its last attempt has ended; only then does a search settle it."""
     session, flights = fresh(2)
     session.sendable()
     session.acknowledged(flights[0])

@@ -228,7 +228,7 @@ def test_members_that_decide_already_are_no_change() -> None:
 
 
 def test_members_that_the_operator_has_not_seen_are_not_undone() -> None:
-    """Of two operators at once the second one is refused, for any change of the first."""
+    """If two operators act at once, the second one is refused, for any change of the first."""
     machine = Reconfiguration(with_nodes(1, 2, 3, 4), ChangeMembers((NodeId(2),), START.members), attempt=5)
     assert isinstance(machine.start(), PutRegister)
     machine.step(PutLost())

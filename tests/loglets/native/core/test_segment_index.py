@@ -85,7 +85,7 @@ def told(durable: DurableLogs) -> object:
 
 @pytest.mark.parametrize("seed", range(8))
 async def test_a_recovery_by_indexes_gives_what_a_replay_gives(seed: int) -> None:
-    """Also when some indexes are missing, whichever they are, and after more lives."""
+    """Indexes and a replay give the same, also if any of the indexes are missing, and after more restarts."""
     disk, random = Disk(Random(seed)), Random(seed)
     for _ in range(3):
         durable = DurableLogs()

@@ -47,7 +47,7 @@ def test_all_that_arrived_in_a_turn_becomes_one_wave_for_every_server() -> None:
 
 
 def test_committed_means_a_majority_of_all_servers_has_accepted() -> None:
-    """P1 4.2.1: success from a majority; one server is none."""
+    """P1 4.2.1: success from a majority; one server is not enough."""
     bench = Bench()
     bench.append(2)
 

@@ -82,11 +82,7 @@ def flood(bench: Bench, count: int, expected: int, first: int = 0) -> None:
 def test_a_flood_of_refused_conditional_appends_leaves_room_for_a_new_session(
     expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They take nothing that a session needs. Those that come too early are told to wait once they are too many.
-
-    They were sessions once: with as many refusals as there may be sessions, all within two minutes, no appender could
-    begin.
-    """
+    """Refused conditions take nothing that a session needs. Those that come too early get OverloadedError once they are too many."""
     monkeypatch.setattr(session_table, "SESSIONS_MAX", 4)
     monkeypatch.setattr(rejected_conditions, "REJECTED_MAX", 8)
     bench = Bench()

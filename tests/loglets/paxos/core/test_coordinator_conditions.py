@@ -111,7 +111,7 @@ def test_what_a_replica_has_behind_the_end_is_settled_before_a_refusal(asks: str
 
 
 def test_held_offers_are_bounded_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And have room again once they are judged."""
+    """Held offers are bounded by their bytes, and have room again once they are judged."""
     monkeypatch.setattr(read_index, "HELD_BYTES_MAX", 1000)
     bench = Bench.leading()
     bench.offer("held", batch_of(text=bytes(600)), expected=SLOT)

@@ -60,7 +60,7 @@ def test_a_position_that_nobody_has_becomes_a_nop() -> None:
 
 
 def test_the_value_with_the_highest_number_is_written_again() -> None:
-    """That value may be decided; one with a lower number cannot be."""
+    """The value with the highest number may be decided; one with a lower number cannot be."""
     fill = attempt()
 
     fill.answered(0, A, promised(accepted(4, 2, X)))

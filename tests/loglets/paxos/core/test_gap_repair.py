@@ -48,7 +48,7 @@ def learned(position: int, value: bytes = values.append(b"x", 0)) -> PaxosRecord
 
 
 def test_what_somebody_has_truncated_is_dropped() -> None:
-    """Even if another one has it still."""
+    """Positions that one replica has truncated are dropped, even if another one still has them."""
     assert closing(two=standing(10), three=standing(10, begin=5)).next(range(2, 9), end=0) == DropGap(5)
 
 
@@ -58,7 +58,7 @@ def test_what_somebody_has_learned_is_copied() -> None:
 
 
 def test_whoever_leads_is_spared() -> None:
-    """Of two sources that reach equally far the one that does not lead is chosen."""
+    """If two sources reach equally far, the one that does not lead is chosen."""
     known = closing(two=standing(20, leads=2), three=standing(20, leads=2))
 
     assert known.next(range(2, 20), end=0) == CopyGap(THREE, 2, 20)
@@ -108,7 +108,7 @@ def test_time_gives_another_chance() -> None:
 
 
 def test_a_source_that_does_not_answer_is_passed_over() -> None:
-    """Until it is heard of again."""
+    """A source that does not answer is passed over until it is heard of again."""
     known = closing(two=standing(10), three=standing(8))
 
     known.lost(TWO)

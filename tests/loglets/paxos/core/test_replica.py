@@ -301,7 +301,7 @@ def test_truncation_drops_ranges_and_begin_never_goes_back() -> None:
 
 
 def test_a_tombstone_truncates_all_up_to_itself() -> None:
-    """Also what is decided here: others have dropped it."""
+    """A tombstone truncates all up to itself, also decided positions: others have dropped them."""
     replica = written_to(6)
     decide(replica, 1, 0, 6)
 

@@ -71,7 +71,7 @@ def test_long_idle_sessions_keep_where_they_go_on_and_then_nothing(monkeypatch: 
 
 
 def test_a_session_that_comes_back_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also when its batches were forgotten meanwhile: where it goes on was not."""
+    """A session goes on where it was, also if its batches were forgotten meanwhile: its next number was not."""
     monkeypatch.setattr(digests, "SESSIONS_MAX", 1)
     digest = folded([append(ANN, 0, 5), append(BOB, 0), append(ANN, 5)])
 

@@ -78,7 +78,7 @@ async def test_what_others_have_learned_is_copied_in_pieces() -> None:
 
 @simulated
 async def test_with_nothing_missing_nobody_is_asked() -> None:
-    """Nor does it take time: a coordinator that has everything leads at once."""
+    """A coordinator that has everything asks no replica and leads at once."""
     async with playing() as world:
         await world.start(1, 2, 3)
         await know(world, 3, 1, 5)
@@ -141,7 +141,7 @@ async def test_the_last_position_is_left_to_who_leads() -> None:
 
 @simulated
 async def test_the_last_position_is_copied_if_somebody_has_learned_it() -> None:
-    """Also from one that has a hole below."""
+    """The last position is copied from a replica that has learned it, also from one with a hole below."""
     async with playing() as world:
         await world.start(1, 2, 3)
         await know(world, 1, 1, 5)

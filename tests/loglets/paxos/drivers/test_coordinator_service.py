@@ -115,7 +115,7 @@ async def test_a_dead_coordinator_is_followed_within_moments(autojump_clock: Moc
 
 
 async def test_all_insist_at_once_and_one_of_them_leads(autojump_clock: MockClock) -> None:
-    """A node that is not elected names the leader, or says that there is none; no answer is false.
+    """A node that is not elected names the leader, or says that no leader is known; no answer is false.
     Then no more messages are sent."""
     async with running_cluster(5) as cluster:
         cluster.create(5)
@@ -259,7 +259,7 @@ async def test_what_is_decided_reaches_all_replicas_though_nothing_follows(autoj
 
 
 async def test_to_settle_names_a_tail_that_holds(autojump_clock: MockClock) -> None:
-    """Even a coordinator that was outbid and does not know it: it asks, and then it says that it leads no longer."""
+    """Settling names a valid tail: a coordinator that was outbid without knowing asks, and then says that it leads no longer."""
     async with running_cluster() as cluster:
         cluster.create()
         await ask(cluster, 1, append(batch_of(0)))

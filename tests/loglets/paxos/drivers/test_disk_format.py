@@ -123,7 +123,7 @@ def test_bytes_on_disk_never_change() -> None:
 
 
 def test_keys_are_in_the_order_of_positions() -> None:
-    """Also where numbers get longer, and none of another log lies between."""
+    """Keys sort by position, also where numbers get longer, and no key of another log lies between."""
     places = [0, 1, 255, 256, 2**31, 2**32, 9_999_999_999, 10_000_000_000, 2**47 - 2]
     keys = [disk_format.record_pair(LOG, PaxosRecord(position=place, promised=1))[0] for place in places]
     start, stop = disk_format.record_span(LOG, 0, 2**47)
@@ -193,7 +193,7 @@ def write(stored: StoredReplica, first: int, count: int, proposal: int = 1) -> l
 
 
 async def test_the_digest_is_stored_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So a start folds only what lies behind the last checkpoint, and knows the same sessions."""
+    """A start folds only the entries behind the last stored digest, and knows the same sessions."""
     monkeypatch.setattr(group_commit, "CHECKPOINT_POSITIONS", 10)
     disk, store_map = opened()
     stored = StoredReplica(replica(), ENSEMBLE)

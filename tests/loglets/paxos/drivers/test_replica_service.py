@@ -218,7 +218,7 @@ async def test_a_promise_quotes_what_is_decided_from_the_disk() -> None:
 
 
 async def test_a_write_to_decided_positions_is_told_of_each() -> None:
-    """Also where it is what was written, and if the disk has to be asked what was decided there."""
+    """The answer names each decided position, also where the value is the same, and if it has to be read from the disk."""
     node = Node()
     async with node.life() as life:
         await life.ask(write(0, b"a", b"b", b"c"))
