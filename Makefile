@@ -72,7 +72,7 @@ verify: setup
 test: verify
 	$(BIN)/pytest --numprocesses=2 --dist=loadgroup --durations=20 -m "not long"
 
-QUICK := tests/virtuallog/contract tests/virtuallog/ordering tests/virtuallog/reconfiguration tests/metastore \
+QUICK := tests/virtuallog/contract tests/virtuallog/exactly_once tests/virtuallog/reconfiguration tests/metastore \
     tests/loglets/native/core tests/loglets/paxos/core tests/loglets/striped/test_core.py tests/loglets/wal tests/database/engines \
     tests/database/tree tests/simulation/test_scenarios.py
 quick: setup

@@ -5,7 +5,7 @@ The way of a write:
 1. `client/client.py` (or ZooKeeper's wire protocol in `virtuallog_server.zookeeper`) makes an
    operation: `client.set` a `SetData` (`tree/commands.py`).
 2. `replica/database.py`, `submit`: the operation becomes a command with its origin and time.
-   `tree/codec.py` encodes it, and the stack gets it as an entry (`engines/core/entry.py`).
+   `tree/command_codec.py` encodes it, and the stack gets it as an entry (`engines/core/entry.py`).
 3. `engines/stack.py` has the order of the engines. On the way down `engines/batching.py` puts
    commands together into one entry (group commit), and `engines/session_order.py` gives the entry
    its sequence number.

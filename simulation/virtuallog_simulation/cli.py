@@ -14,7 +14,7 @@ from typing import Any, Final
 import click
 
 NONE: Final = "none"
-"""`virtuallog_simulation.scenarios.catalogue.NONE`, which `--help` must not import."""
+"""`virtuallog_simulation.scenarios.selection.NONE`, which `--help` must not import."""
 
 
 class SeedRange(click.ParamType[tuple[int, int | None]]):

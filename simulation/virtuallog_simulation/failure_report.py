@@ -14,8 +14,8 @@ from virtuallog_simulation.fleet import Stopwatch
 from virtuallog_simulation.report.narrative import LEGEND, as_json, full_story, short_story
 from virtuallog_simulation.report.summary import Soak, summarize
 from virtuallog_simulation.runs.runner import SeedReport, run_seed
-from virtuallog_simulation.scenarios import catalogue
 from virtuallog_simulation.scenarios import registry as scenarios
+from virtuallog_simulation.scenarios import selection
 from virtuallog_simulation.shrink import Extent, OutOfTimeError, shrink
 from virtuallog_simulation.world.options import Options, cli_word
 
@@ -95,8 +95,8 @@ def _smaller(report: SeedReport) -> Options:
         return (len(run.history.events), run.simulated_seconds) if _same(run, check) else None
 
     extent = Extent(
-        faults=catalogue.struck(report.counts),
-        loglets=catalogue.loglet_kinds(),
+        faults=selection.struck(report.counts),
+        loglets=selection.loglet_kinds(),
         operations=summarize(report).operations,
         seconds=report.simulated_seconds,
     )
@@ -121,6 +121,6 @@ def print_catalogue() -> None:
         default = "; the default" if scenario.name == scenarios.DEFAULT else ""
         click.echo(f"  {scenario.name:<{width}}  {scenario.about}{default}")
     click.echo("classes of faults (--faults):")
-    for name, about in catalogue.fault_classes().items():
+    for name, about in selection.fault_classes().items():
         click.echo(f"  {cli_word(name):<16}  {about}")
-    click.echo(f"kinds of loglets (--loglets): {', '.join(catalogue.loglet_kinds())}")
+    click.echo(f"kinds of loglets (--loglets): {', '.join(selection.loglet_kinds())}")

@@ -22,8 +22,8 @@ from virtuallog_simulation.failure_report import (
 )
 from virtuallog_simulation.report.summary import Soak
 from virtuallog_simulation.report.summary_tables import as_json, as_markdown, tables, verdict
-from virtuallog_simulation.scenarios import catalogue
 from virtuallog_simulation.scenarios import registry as scenarios
+from virtuallog_simulation.scenarios import selection
 from virtuallog_simulation.soak import Range, run_soak
 from virtuallog_simulation.world.options import Options
 
@@ -64,7 +64,7 @@ def run(
 def _chosen(names: tuple[str, ...]) -> tuple[str, ...]:
     """Raises ModuleNotFoundError: a scenario needs a module that is not installed."""
     try:
-        found = catalogue.chosen_scenarios(names or (scenarios.DEFAULT,))
+        found = selection.chosen_scenarios(names or (scenarios.DEFAULT,))
     except InvalidSettingError as error:
         raise click.UsageError(str(error)) from None
     for needed in {scenario.needs for scenario in found if scenario.needs}:
@@ -74,7 +74,7 @@ def _chosen(names: tuple[str, ...]) -> tuple[str, ...]:
 
 def _resolved(options: Options) -> Options:
     try:
-        return catalogue.resolved(options)
+        return selection.resolved(options)
     except InvalidSettingError as error:
         raise click.UsageError(str(error)) from None
 

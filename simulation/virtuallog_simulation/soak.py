@@ -24,7 +24,7 @@ from virtuallog_simulation.report.summary import SeedSummary, Soak
 from virtuallog_simulation.runs import coverage
 from virtuallog_simulation.runs.runner import replay_command
 from virtuallog_simulation.scenarios import registry as scenarios
-from virtuallog_simulation.scenarios.catalogue import ALL
+from virtuallog_simulation.scenarios.selection import ALL
 from virtuallog_simulation.world.options import Options
 
 RUN_TWICE_EVERY: Final = 1000

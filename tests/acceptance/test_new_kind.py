@@ -20,7 +20,7 @@ from virtuallog.plugins import loglet_kinds, presentations
 from virtuallog_lab.bench.targets import target_names
 from virtuallog_server.local_cluster.supervisor import open_local_cluster
 from virtuallog_server.report import kinds
-from virtuallog_simulation.scenarios import catalogue
+from virtuallog_simulation.scenarios import selection
 
 KIND = "single-copy"
 EXAMPLES = ROOT / "examples"
@@ -62,7 +62,7 @@ def test_it_is_listed_and_has_a_color() -> None:
     """Kinds of the command line, trials of the benchmark, the simulator's kinds, the color of pages."""
     assert KIND in loglet_kinds()
     assert KIND in target_names()
-    assert KIND in catalogue.loglet_kinds()
+    assert KIND in selection.loglet_kinds()
     assert kinds.tone_of(KIND) == "red"
 
 

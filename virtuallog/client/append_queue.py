@@ -12,7 +12,7 @@ import trio
 from virtuallog.contract.batch import BATCH_BYTES_MAX, BATCH_COUNT_MAX, ENTRY_BYTES_MAX
 from virtuallog.contract.errors import TooLargeError, VirtualLogError
 from virtuallog.contract.types import LogPosition
-from virtuallog.ordering.append_session import InFlightBatch
+from virtuallog.exactly_once.append_session import InFlightBatch
 
 BATCH_HEADERS_BYTES = 1024
 """Bytes kept free in each batch for its own fields."""

@@ -13,7 +13,7 @@ from virtuallog.contract.chain import Segment
 from virtuallog.contract.errors import UnavailableError, VirtualLogError
 from virtuallog.contract.ports import Clock
 from virtuallog.contract.types import LogPosition
-from virtuallog.ordering.append_session import AppendSession, InFlightBatch
+from virtuallog.exactly_once.append_session import AppendSession, InFlightBatch
 from virtuallog.reconfiguration.chain_cache import ChainCache
 
 

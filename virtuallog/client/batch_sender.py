@@ -28,7 +28,7 @@ from virtuallog.contract.errors import (
 )
 from virtuallog.contract.loglet import Loglet, SupportsPost
 from virtuallog.contract.types import LogletOffset
-from virtuallog.ordering.append_session import InFlightBatch
+from virtuallog.exactly_once.append_session import InFlightBatch
 
 WATCH_SECONDS: Final = 0.4
 """Time without any acknowledgement after which the chain is looked at.

@@ -28,7 +28,7 @@ from virtuallog.contract.errors import InvalidSettingError, MalformedError, TooL
 from virtuallog.contract.metrics import COUNTS, Histogram, MetricFamily
 from virtuallog.contract.ports import Done, Outcome
 from virtuallog.contract.types import LogPosition
-from virtuallog.ordering.append_session import IN_FLIGHT_RATIO_MAX
+from virtuallog.exactly_once.append_session import IN_FLIGHT_RATIO_MAX
 from virtuallog_database.engines.core.entry import Entry
 from virtuallog_database.engines.layers.contract import FailedApply
 from virtuallog_database.engines.layers.layer import NONDETERMINISTIC, Layer

@@ -42,10 +42,10 @@ from virtuallog.contract.metrics import MetricFamily, MetricKind, Sample
 from virtuallog.contract.ports import Clock, Done
 from virtuallog.contract.types import LogPosition
 from virtuallog_database.engines.core import lease_state
+from virtuallog_database.engines.core.enabled_engines import is_enabled
 from virtuallog_database.engines.core.entry import Entry
 from virtuallog_database.engines.core.keys import read_cursor
 from virtuallog_database.engines.core.lease_state import Acquire, Confirm, Expire, Grant, Release, Renew
-from virtuallog_database.engines.core.switches import is_enabled
 from virtuallog_database.engines.core.vocabulary import Vocabulary
 from virtuallog_database.engines.layers.command_layer import CommandLayer
 from virtuallog_database.transaction import StoreTransaction

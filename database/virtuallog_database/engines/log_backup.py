@@ -35,9 +35,9 @@ from virtuallog.contract.metrics import MetricFamily, MetricKind, Sample
 from virtuallog.contract.types import POSITION_MAX, LogPosition, PlacedBatch
 from virtuallog_database.engines.core import backup_state
 from virtuallog_database.engines.core.backup_state import Begin, Bid, DropBid, Progress, Uploaded
+from virtuallog_database.engines.core.enabled_engines import is_enabled
 from virtuallog_database.engines.core.entry import Entry
 from virtuallog_database.engines.core.liveness_timers import LivenessTimers
-from virtuallog_database.engines.core.switches import is_enabled
 from virtuallog_database.engines.core.vocabulary import Vocabulary
 from virtuallog_database.engines.layers.command_layer import CommandLayer
 from virtuallog_database.transaction import StoreTransaction

@@ -21,8 +21,8 @@ import attrs
 
 from virtuallog.contract.errors import UnsupportedError
 from virtuallog.contract.types import LogPosition
-from virtuallog_database.engines.core import switches
-from virtuallog_database.engines.core.switches import Disable, Enable, switch
+from virtuallog_database.engines.core import enabled_engines
+from virtuallog_database.engines.core.enabled_engines import Disable, Enable, switch
 from virtuallog_database.engines.core.vocabulary import Vocabulary
 from virtuallog_database.engines.layers.command_layer import CommandLayer
 from virtuallog_database.errors import BinaryTooOldError
@@ -44,7 +44,7 @@ class RolloutSettings:
 class RolloutEngine(CommandLayer):
     """Switches engines on and off through the log."""
 
-    name: ClassVar[str] = switches.NAME
+    name: ClassVar[str] = enabled_engines.NAME
     vocabulary: ClassVar[Vocabulary] = Vocabulary((Enable, Disable))
 
     settings: RolloutSettings = attrs.field(factory=RolloutSettings, kw_only=True)
@@ -72,7 +72,7 @@ class RolloutEngine(CommandLayer):
 
     def switches(self) -> Mapping[str, bool]:
         """Every engine that was ever switched, and True if it is on, as of the applied state."""
-        return switches.switches(self.context.store)
+        return enabled_engines.switches(self.context.store)
 
     def load(self) -> None:
         for engine, is_on in self.switches().items():

@@ -29,9 +29,9 @@ from virtuallog.contract.errors import OverloadedError, UnsupportedError
 from virtuallog.contract.metrics import MetricFamily, MetricKind, Sample
 from virtuallog.contract.types import LogPosition
 from virtuallog_database.engines.core import view
+from virtuallog_database.engines.core.enabled_engines import is_enabled
 from virtuallog_database.engines.core.keys import section, section_span
 from virtuallog_database.engines.core.liveness_timers import LivenessTimers
-from virtuallog_database.engines.core.switches import is_enabled
 from virtuallog_database.engines.core.vocabulary import Vocabulary
 from virtuallog_database.engines.layers.command_layer import CommandLayer
 from virtuallog_database.ports import StoreReader

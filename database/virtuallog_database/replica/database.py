@@ -36,7 +36,7 @@ from virtuallog_database.engines.layers.replicated_call import wait_for_done
 from virtuallog_database.ports import LocalStore
 from virtuallog_database.replica.session_expiry import TICK_SECONDS, SessionExpiry
 from virtuallog_database.transaction import StoreTransaction
-from virtuallog_database.tree import acl, apply, bounds, codec
+from virtuallog_database.tree import acl, apply, bounds, command_codec
 from virtuallog_database.tree.commands import Command, Multi, Operation, Origin, Reap
 from virtuallog_database.tree.results import ChangeKind, RefusedError, Result
 from virtuallog_database.tree.session_operations import is_reapable
@@ -84,7 +84,7 @@ class Database:
         command cannot be proposed, UnavailableError if the outcome is unknown.
         """
         try:
-            payload = codec.encode(Command(operation, origin, int(self.clock.wall() * 1000)))
+            payload = command_codec.encode(Command(operation, origin, int(self.clock.wall() * 1000)))
         except VirtualLogError as error:
             done(error)
             return
@@ -193,7 +193,7 @@ class Database:
 
     def apply(self, transaction: StoreTransaction, entry: Entry, position: LogPosition) -> Result:
         """See `Applicator`. MalformedError for an unreadable command: all replicas refuse it."""
-        return apply.apply(transaction, codec.parse_untrusted(entry.payload))
+        return apply.apply(transaction, command_codec.parse_untrusted(entry.payload))
 
     def post_apply(self, entry: Entry, position: LogPosition, result: Any) -> None:
         """See `Applicator`."""

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import attrs
 
 from virtuallog.contract.errors import CorruptionError
-from virtuallog_database.engines.core.switches import BOUNDS, is_enabled, key_of
+from virtuallog_database.engines.core.enabled_engines import BOUNDS, is_enabled, key_of
 from virtuallog_database.ports import StoreReader
 from virtuallog_database.transaction import StoreTransaction
 from virtuallog_database.tree import acl, bounds, commands, keys, paths

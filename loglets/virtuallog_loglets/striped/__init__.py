@@ -9,10 +9,10 @@ The life of an append:
     2. core/batch_wrapper.py     wraps the batch as one entry of that stripe, numbered anew
     3. loglet.py                 `_append_to` appends the entry to the stripe, which acknowledges its place: the batch
                                  is durable at a slot of the whole
-    4. drivers/append_barrier.py `AppendBarrier.wait` waits until every lower slot is filled (`core/progress.py`)
+    4. drivers/append_barrier.py `AppendBarrier.wait` waits until every lower slot is filled (`core/acknowledgement.py`)
     5. core/fill_policy.py       decides meanwhile when idle stripes are filled; drivers/filler_sessions.py makes the
                                  fillers, which the barrier appends
-    6. core/progress.py          `StripeProgress.learn` releases the append: it is acknowledged
+    6. core/acknowledgement.py       `StripeProgress.learn` releases the append: it is acknowledged
 
 Other answers by file:
 

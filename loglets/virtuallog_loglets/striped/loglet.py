@@ -21,9 +21,9 @@ from virtuallog.contract.errors import (
 from virtuallog.contract.loglet import Loglet, Placed
 from virtuallog.contract.ports import Environment
 from virtuallog.contract.types import LogletOffset, Open, Sealed, Tail
+from virtuallog_loglets.striped.core.acknowledgement import StripeProgress
 from virtuallog_loglets.striped.core.batch_wrapper import BatchWrapper
 from virtuallog_loglets.striped.core.layout import StripedLayout, offset_of, slot_of, slots_below
-from virtuallog_loglets.striped.core.progress import StripeProgress
 from virtuallog_loglets.striped.core.stripe_reads import StripeReadBudget, interleave_untrusted
 from virtuallog_loglets.striped.drivers.append_barrier import AppendBarrier
 from virtuallog_loglets.striped.drivers.fan_out import all_of, ask_all, raise_worst

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from virtuallog_database.engines.core.switches import BOUNDS, FLOOR
+from virtuallog_database.engines.core.enabled_engines import BOUNDS, FLOOR
 from virtuallog_database.engines.lease import LeaseEngine, LeaseSettings
 from virtuallog_database.engines.log_backup import LogBackupEngine, LogBackupSettings
 from virtuallog_database.engines.rollout import RolloutSettings

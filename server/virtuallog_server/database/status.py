@@ -8,7 +8,7 @@ from virtuallog.contract import metrics
 from virtuallog.contract.metrics import MetricFamily
 from virtuallog.contract.types import LogPosition, NodeId
 from virtuallog_database.control.messages import DatabaseStatus, HoldStatus, MemberStatus
-from virtuallog_database.engines.core import backup_state, switches, view
+from virtuallog_database.engines.core import backup_state, enabled_engines, view
 from virtuallog_database.engines.view_tracking import ViewTrackingEngine
 from virtuallog_database.identity import node_of
 from virtuallog_database.ports import StoreReader
@@ -43,7 +43,7 @@ def report(host: Host | None, service: ZooKeeperService | None) -> DatabaseStatu
                 for name, hold in view.holds(state).items()
             ),
             "engines": tuple(layer.name for layer in life.replica.stack.layers),
-            "disabled": tuple(name for name, is_on in switches.switches(state).items() if not is_on),
+            "disabled": tuple(name for name, is_on in enabled_engines.switches(state).items() if not is_on),
         }
     if host is not None and host.waiting_for:
         values["waiting_for"] = host.waiting_for

@@ -4,7 +4,7 @@ Every MetaStore member of the initial configuration proposes version 1 once all 
 directories: a random cluster id, one segment of the configured kind, the members, the table of nodes. The proposals
 differ; the MetaStore decides one, and the others adopt it ("create if the version is 0", specs/delos.md, section 4).
 
-A restored cluster has an origin (`virtuallog_loglets.archive.origin`): the restore decided its id and the first position of
+A restored cluster has an origin (`virtuallog_loglets.archive.restored_origin`): the restore decided its id and the first position of
 its log, so all members propose the same. A member without the origin may have been faster with a register of its own. Then
 each node that has the origin refuses that cluster.
 """
@@ -29,7 +29,7 @@ from virtuallog.contract.provider import LogletProvider, check_level
 from virtuallog.contract.register import ClusterId, NodeEntry, Register, decode_untrusted
 from virtuallog.contract.types import NodeId
 from virtuallog.contract.versions import GUARDED, level_of, roles_at
-from virtuallog_loglets.archive.origin import Origin
+from virtuallog_loglets.archive.restored_origin import Origin
 from virtuallog_server.config.node_config import NodeConfig
 from virtuallog_server.node.formatter import phase_of
 from virtuallog_server.storage.identity import FormatPhase

@@ -10,7 +10,7 @@ import attrs
 from virtuallog.contract.errors import UnsupportedError
 from virtuallog.contract.ports import Clock, DurableMap, Services, Storage
 from virtuallog_database.ports import StoreDirectory
-from virtuallog_loglets.archive.origin import Origin
+from virtuallog_loglets.archive.restored_origin import Origin
 from virtuallog_server.node.bootstrap import Claim, claim_nothing
 from virtuallog_server.node.identity_fence import AddressProbe, no_address_probe
 

@@ -25,7 +25,7 @@ from virtuallog.rpc.transport import Connect
 from virtuallog.runtime.clock import SystemClock
 from virtuallog_database.control.wire import INTERFACES
 from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
-from virtuallog_loglets.archive.origin import Origin, claim_origin, read_origin
+from virtuallog_loglets.archive.restored_origin import Origin, claim_origin, read_origin
 from virtuallog_server.config.node_config import NodeConfig
 from virtuallog_server.node.health import rpc_identity
 from virtuallog_server.node.identity_fence import ANSWER_SECONDS

@@ -22,7 +22,7 @@ from typing import Final
 
 import attrs
 
-from virtuallog_server.zookeeper.session.hooks import ServiceMode
+from virtuallog_server.zookeeper.session.serving_context import ServiceMode
 
 TICK_SECONDS: Final = 0.5
 TICKS_MAX: Final = 10

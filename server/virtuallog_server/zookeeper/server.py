@@ -22,9 +22,9 @@ from virtuallog_server.config.zookeeper_settings import ZooKeeperSettings
 from virtuallog_server.zookeeper.admin.facts import LISTED_MAX, Traffic, WatchFacts
 from virtuallog_server.zookeeper.session.client_session import ClientAddress, ClientSession
 from virtuallog_server.zookeeper.session.handshake_quota import HandshakeQuota
-from virtuallog_server.zookeeper.session.hooks import SessionHooks
 from virtuallog_server.zookeeper.session.metrics import ZooKeeperMetrics
 from virtuallog_server.zookeeper.session.read_budget import ReadBudget
+from virtuallog_server.zookeeper.session.serving_context import SessionHooks
 from virtuallog_server.zookeeper.session.shared_sync import SharedSync
 
 TICK_SECONDS: Final = 0.5

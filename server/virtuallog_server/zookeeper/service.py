@@ -32,7 +32,7 @@ from virtuallog_server.zookeeper.auth.sasl import SaslExchange
 from virtuallog_server.zookeeper.auth.schemes import SUPER, Authentication
 from virtuallog_server.zookeeper.log_contact import TICK_SECONDS, LogContact
 from virtuallog_server.zookeeper.server import ZooKeeperServer
-from virtuallog_server.zookeeper.session.hooks import Reconfigured, ServiceMode, SessionHooks
+from virtuallog_server.zookeeper.session.serving_context import Reconfigured, ServiceMode, SessionHooks
 from virtuallog_server.zookeeper.wire.quorum_config import QuorumChange, announced, reconfigured
 
 NONCE_BYTES: Final = 24

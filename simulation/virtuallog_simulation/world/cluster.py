@@ -25,7 +25,7 @@ from virtuallog.reconfiguration.retention import retained_loglets
 from virtuallog.runtime.toml import parse
 from virtuallog.testing.checker.violation import Violation
 from virtuallog_database.control.wire import INTERFACES
-from virtuallog_loglets.archive.origin import Origin
+from virtuallog_loglets.archive.restored_origin import Origin
 from virtuallog_metastore import PaxosProvider
 from virtuallog_server.config.config_file import spell_config
 from virtuallog_server.config.node_config import NodeConfig

@@ -25,7 +25,7 @@ from virtuallog_database.engines import checksums
 from virtuallog_database.engines.batching import commands_of_untrusted
 from virtuallog_database.engines.core.entry import MAGIC, Entry, parse_untrusted
 from virtuallog_database.errors import BinaryTooOldError
-from virtuallog_database.tree import codec, commands
+from virtuallog_database.tree import command_codec, commands
 
 Numbers = npt.NDArray[Any]
 
@@ -93,7 +93,7 @@ class DatabaseObserver:
             self._reports.append({"compared": command.compared, "replica": command.replica, "digests": digests})
 
     def _command(self, blob: bytes, bucket: int) -> None:
-        for path, is_delete, size in changes(codec.parse_untrusted(blob).operation):
+        for path, is_delete, size in changes(command_codec.parse_untrusted(blob).operation):
             counts = self._growth[bucket, prefix_of(path, self.depth)]
             counts[is_delete] += 1
             counts[2] += size

@@ -39,9 +39,9 @@ from virtuallog.runtime.clock import SystemClock
 from virtuallog_database.control.client import call_any_replica, place_hold
 from virtuallog_database.control.messages import ReleaseHold
 from virtuallog_database.control.wire import DATABASE
+from virtuallog_database.engines.core.enabled_engines import switches
 from virtuallog_database.engines.core.keys import CURSOR, read_cursor
 from virtuallog_database.engines.core.state_digests import state_digest_of
-from virtuallog_database.engines.core.switches import switches
 from virtuallog_database.rocks.directory_lock import locked_directory
 from virtuallog_database.snapshots.compaction_manifest import Manifest
 from virtuallog_database.snapshots.compaction_store import CompactionStore

@@ -42,13 +42,13 @@ from virtuallog.runtime.clock import SystemClock
 from virtuallog_database.snapshots.compaction_manifest import Manifest
 from virtuallog_database.snapshots.compaction_store import CompactionStore
 from virtuallog_database.snapshots.wire import SNAPSHOTS
-from virtuallog_loglets.archive import origin as origins
+from virtuallog_loglets.archive import restored_origin as origins
 from virtuallog_loglets.archive.config import join
 from virtuallog_loglets.archive.creation.executor import ArchiveExecutor, SerialExecutor
 from virtuallog_loglets.archive.creation.segment_source import ReadableSegment
 from virtuallog_loglets.archive.drivers.files import Files
 from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
-from virtuallog_loglets.archive.origin import ARCHIVES, Origin
+from virtuallog_loglets.archive.restored_origin import ARCHIVES, Origin
 
 _CLUSTER_BYTES: Final = 16
 

@@ -24,7 +24,7 @@ from virtuallog_loglets.archive.core import manifest as manifests
 from virtuallog_loglets.archive.core.manifest import checksum
 from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
 from virtuallog_loglets.archive.drivers.trim_markers import trim_point
-from virtuallog_loglets.archive.origin import ARCHIVES
+from virtuallog_loglets.archive.restored_origin import ARCHIVES
 
 _ARCHIVE: Final = re.compile(r"([0-9a-f]{32})-(\d{20})-(\d{20})(?:-backup)?")
 

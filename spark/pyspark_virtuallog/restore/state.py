@@ -23,10 +23,10 @@ from pyspark_virtuallog.compact.merge import TABLE_BYTES, write_part
 from pyspark_virtuallog.compact.publication import ReplayedState, publish
 from virtuallog.contract.errors import InvalidSettingError
 from virtuallog.contract.types import LogPosition, PlacedBatch
+from virtuallog_database.engines.core.enabled_engines import switches
 from virtuallog_database.engines.core.inherited_state import Pair, inherited, pairs_within
 from virtuallog_database.engines.core.keys import read_cursor
 from virtuallog_database.engines.core.state_digests import StateDigest
-from virtuallog_database.engines.core.switches import switches
 from virtuallog_database.ports import LocalStore, StoreReader
 from virtuallog_database.replica.replay import Replay
 from virtuallog_database.rocks.directory import RocksDirectory

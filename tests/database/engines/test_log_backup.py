@@ -14,7 +14,7 @@ from virtuallog.contract.errors import StorageError
 from virtuallog.contract.types import LogPosition
 from virtuallog_database.engines.core import backup_state, view
 from virtuallog_database.engines.core.backup_state import Bid, DropBid, Uploaded
-from virtuallog_database.engines.core.switches import Enable, switch
+from virtuallog_database.engines.core.enabled_engines import Enable, switch
 from virtuallog_database.engines.log_backup import LogBackupEngine, LogBackupSettings
 from virtuallog_database.engines.rollout import RolloutEngine
 from virtuallog_database.engines.stack import StackSettings

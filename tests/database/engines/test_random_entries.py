@@ -15,9 +15,9 @@ from tests.database.engines.world import ListApplication, Running, replicas
 from tests.database.replica.test_replay import whole_log
 from virtuallog.contract.errors import UnavailableError
 from virtuallog_database.engines import brain_doctor
+from virtuallog_database.engines.core.enabled_engines import FLOOR
 from virtuallog_database.engines.core.entry import PROPOSER, TOKEN_BYTES, Entry
 from virtuallog_database.engines.core.keys import read_cursor
-from virtuallog_database.engines.core.switches import FLOOR
 from virtuallog_database.engines.layers.command_layer import CommandLayer
 from virtuallog_database.engines.lease import LeaseEngine
 from virtuallog_database.engines.log_backup import LogBackupEngine

@@ -13,9 +13,9 @@ from tests.database.engines.world import SETTINGS, Running, caught_up, replicas
 from virtuallog.contract.errors import CorruptionError, UnsupportedError
 from virtuallog.contract.types import LogPosition
 from virtuallog_database.engines.checksums import ChecksumEngine, ChecksumSettings
+from virtuallog_database.engines.core.enabled_engines import is_enabled
 from virtuallog_database.engines.core.entry import Entry
 from virtuallog_database.engines.core.keys import section
-from virtuallog_database.engines.core.switches import is_enabled
 from virtuallog_database.engines.layers.layer import Layer, LayerContext
 from virtuallog_database.engines.rollout import RolloutEngine, RolloutSettings
 from virtuallog_database.engines.stack import StackSettings, database_recipe

@@ -13,10 +13,10 @@ from virtuallog.contract.errors import UnavailableError, UnsupportedError
 from virtuallog.contract.types import LogPosition, PlacedBatch
 from virtuallog_database.engines import session_order
 from virtuallog_database.engines.core import view
+from virtuallog_database.engines.core.enabled_engines import FLOOR, is_enabled
 from virtuallog_database.engines.core.entry import PROPOSER, TOKEN_BYTES, Entry
 from virtuallog_database.engines.core.keys import section, section_span
 from virtuallog_database.engines.core.session_floor import floor
-from virtuallog_database.engines.core.switches import FLOOR, is_enabled
 from virtuallog_database.engines.rollout import RolloutEngine, RolloutSettings
 from virtuallog_database.engines.session_order import SessionOrderEngine, SessionOrderSettings, Stamp
 from virtuallog_database.engines.stack import StackSettings

@@ -15,7 +15,7 @@ from tests.database.tree.world import NOW_MS, Recorder, World
 from virtuallog_database.testing.heavy_commands import HeavyCommands
 from virtuallog_database.testing.metered_store import MeteredStore
 from virtuallog_database.transaction import StoreTransaction
-from virtuallog_database.tree import bounds, codec, execution, keys, paths
+from virtuallog_database.tree import bounds, command_codec, execution, keys, paths
 from virtuallog_database.tree.acl_codec import decode_acl, encode_acl
 from virtuallog_database.tree.apply import apply
 from virtuallog_database.tree.commands import (
@@ -167,12 +167,12 @@ def test_every_command_costs_a_constant_times_its_bytes(seed: int) -> None:
     """Bytes read and written, former values, and znodes that new quotas count."""
     world, owned = Metered(), 0
     for command in HeavyCommands(random.Random(seed), LARGE).commands(60):
-        blob = codec.encode(command)
+        blob = command_codec.encode(command)
         meter, before = world.meter, attrs.evolve(world.meter)
         transaction = StoreTransaction(world.store)
         savepoint = transaction.savepoint()
         znodes = world.tree.meta.znodes
-        result = apply(transaction, codec.parse_untrusted(blob))
+        result = apply(transaction, command_codec.parse_untrusted(blob))
         assert transaction.undo_bytes == 0, "nothing was changed twice"
         transaction.release(savepoint)
         transaction.commit()
@@ -193,11 +193,11 @@ def test_the_memory_of_a_command_is_bounded(is_former: bool) -> None:
     """10,000 creates below a znode with 1 MB of data in one multi: each replica held 10 GB, and at every replay again."""
     world = World(is_former=is_former)
     assert world.error(Create("/p", b"x" * 1_000_000)) is Error.OK
-    blob = codec.encode(
+    blob = command_codec.encode(
         Command(Multi(tuple(Create(f"/p/{number}", b"") for number in range(10_000))), Origin(), NOW_MS)
     )
     assert len(blob) < 350_000
-    command, transaction = codec.parse_untrusted(blob), StoreTransaction(world.store)
+    command, transaction = command_codec.parse_untrusted(blob), StoreTransaction(world.store)
     tracemalloc.start()
     assert apply(transaction, command).error is Error.OK
     peak = tracemalloc.get_traced_memory()[1]

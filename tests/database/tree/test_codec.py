@@ -11,7 +11,7 @@ from hypothesis import given
 from virtuallog.contract.errors import MalformedError, TooLargeError
 from virtuallog_database.testing.memory_store import MemoryDisk
 from virtuallog_database.transaction import StoreTransaction
-from virtuallog_database.tree import codec
+from virtuallog_database.tree import command_codec
 from virtuallog_database.tree.acl_codec import encode_acl
 from virtuallog_database.tree.apply import apply
 from virtuallog_database.tree.commands import (  # fmt: skip
@@ -67,18 +67,18 @@ COMMANDS = st.builds(Command, OPERATIONS, st.builds(Origin, IDS, st.integers(0, 
 @given(COMMANDS)
 def test_what_is_read_is_what_was_written(command: Command) -> None:
     """Any command, with any text that a client can send."""
-    assert codec.parse_untrusted(codec.encode(command)) == command
+    assert command_codec.parse_untrusted(command_codec.encode(command)) == command
 
 
 @given(COMMANDS, st.data())
 def test_damaged_commands_are_refused_or_are_others(command: Command, data: st.DataObject) -> None:
     """Never anything else than MalformedError, neither when they are read nor when what was read is applied."""
-    blob = bytearray(codec.encode(command))
+    blob = bytearray(command_codec.encode(command))
     for _ in range(data.draw(st.integers(1, 3))):
         blob[data.draw(st.integers(0, len(blob) - 1))] = data.draw(st.integers(0, 255))
     del blob[data.draw(st.integers(0, len(blob))) :]
     with suppress(MalformedError):
-        found = codec.parse_untrusted(bytes(blob))
+        found = command_codec.parse_untrusted(bytes(blob))
         apply(StoreTransaction(MemoryDisk().open()), found)
 
 
@@ -93,9 +93,9 @@ def test_the_format_does_not_change() -> None:
         "050b000000070000000002000000"
         "2f610d05000000010000002f"
     )
-    assert codec.encode(Command(operation, origin, 200_000)).hex() == expected
+    assert command_codec.encode(Command(operation, origin, 200_000)).hex() == expected
     assert (
-        codec.encode(Command(SetData("/a", b"1"), Origin(), 1)).hex()
+        command_codec.encode(Command(SetData("/a", b"1"), Origin(), 1)).hex()
         == "0105010000000000000000" + "00ffffffff01020000002f6131"
     )
 
@@ -106,15 +106,15 @@ def test_the_format_does_not_change() -> None:
 def test_strange_bytes_are_no_commands(blob: bytes) -> None:
     """Other versions and operations are refused by name."""
     with pytest.raises(MalformedError):
-        codec.parse_untrusted(blob)
+        command_codec.parse_untrusted(blob)
 
 
 def test_a_name_that_is_too_long_is_refused_where_it_is_offered() -> None:
     """65,535 bytes; nothing reaches the log."""
     with pytest.raises(TooLargeError):
-        codec.encode(Command(Create("/a", b"", (Acl(1, "digest", "x" * 70_000),)), Origin(), 0))
+        command_codec.encode(Command(Create("/a", b"", (Acl(1, "digest", "x" * 70_000),)), Origin(), 0))
     with pytest.raises(TooLargeError):
-        codec.encode(Command(Delete("/a"), Origin(identities=(Identity("digest", "x" * 70_000),)), 0))
+        command_codec.encode(Command(Delete("/a"), Origin(identities=(Identity("digest", "x" * 70_000),)), 0))
 
 
 def test_only_what_is_short_is_remembered() -> None:
@@ -123,7 +123,10 @@ def test_only_what_is_short_is_remembered() -> None:
     for size, is_remembered in ((1, True), (2000, False)):
         acl = tuple(Acl(1, "digest", f"{number}:hash") for number in range(size))
         origin = Origin(7, 1, tuple(Identity("digest", f"{number}:hash") for number in range(size)))
-        first, again = (codec.parse_untrusted(codec.encode(Command(Create("/a", b"", acl), origin, 0))) for _ in "12")
+        first, again = (
+            command_codec.parse_untrusted(command_codec.encode(Command(Create("/a", b"", acl), origin, 0)))
+            for _ in "12"
+        )
         assert first == again
         assert isinstance(first.operation, Create)
         assert isinstance(again.operation, Create)

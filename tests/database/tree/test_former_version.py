@@ -11,7 +11,7 @@ import pytest
 from virtuallog_database.testing.heavy_commands import HeavyCommands
 from virtuallog_database.testing.memory_store import MemoryDisk
 from virtuallog_database.transaction import StoreTransaction
-from virtuallog_database.tree import codec
+from virtuallog_database.tree import command_codec
 from virtuallog_database.tree.apply import apply
 from virtuallog_database.tree.results import Result, Stat
 
@@ -60,7 +60,7 @@ def digest_of(seed: int) -> str:
     chance, store, digest = random.Random(seed), MemoryDisk().open(), blake2b(digest_size=8)
     transaction = StoreTransaction(store)
     for command in HeavyCommands(chance, size=3000).commands(250):
-        result = apply(transaction, codec.parse_untrusted(codec.encode(command)))
+        result = apply(transaction, command_codec.parse_untrusted(command_codec.encode(command)))
         digest.update(repr(told(result)).encode())
         if chance.random() < 0.3:
             transaction.commit()

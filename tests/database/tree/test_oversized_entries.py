@@ -10,10 +10,10 @@ from trio.testing import MockClock
 
 from tests.database.engines.world import Replicas, Running
 from tests.database.replica.test_database import databases, of
-from virtuallog_database.engines.core.switches import BOUNDS
+from virtuallog_database.engines.core.enabled_engines import BOUNDS
 from virtuallog_database.engines.rollout import RolloutEngine
 from virtuallog_database.replica.database import Database
-from virtuallog_database.tree import codec
+from virtuallog_database.tree import command_codec
 from virtuallog_database.tree.commands import Command, Create, Delete, Multi, Operation, Origin, SetData
 from virtuallog_database.tree.results import Error
 
@@ -45,7 +45,7 @@ async def replayed(r: Replicas, number: int) -> Database:
 async def test_ten_thousand_creates_below_a_large_parent_are_replayed(autojump_clock: MockClock) -> None:
     """The request of 340 KB that each replica was killed for. Afterwards the bounds are switched on, and the same request costs no more."""
     poison = Multi(tuple(Create(f"/p/{number}", b"") for number in range(10_000)))
-    assert len(codec.encode(Command(poison, Origin(), 0))) < 350_000
+    assert len(command_codec.encode(Command(poison, Origin(), 0))) < 350_000
     async with databases() as r:
         one = await poisoned(r, Create("/p", b"x" * 1_000_000), poison)
         assert (await replayed(r, 2)).tree.exists("/p").children == 10_000

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import attrs
 
+from virtuallog_database.engines.core.enabled_engines import BOUNDS
 from virtuallog_database.engines.core.keys import section
-from virtuallog_database.engines.core.switches import BOUNDS
 from virtuallog_database.testing.memory_store import MemoryDisk, MemoryStore
 from virtuallog_database.transaction import StoreTransaction
-from virtuallog_database.tree import codec
+from virtuallog_database.tree import command_codec
 from virtuallog_database.tree.apply import apply
 from virtuallog_database.tree.commands import Command, Identity, Operation, Origin
 from virtuallog_database.tree.results import ChangeKind, Error, Result
@@ -45,7 +45,7 @@ class World:
         """Through the bytes that would be in the log."""
         command = Command(operation, origin, self.now_ms)
         transaction = StoreTransaction(self.store)
-        result = apply(transaction, codec.parse_untrusted(codec.encode(command)))
+        result = apply(transaction, command_codec.parse_untrusted(command_codec.encode(command)))
         transaction.commit()
         self.tree.applied(result.zxid)
         return result

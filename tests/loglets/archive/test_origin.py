@@ -18,7 +18,14 @@ from virtuallog.contract.register import ClusterId
 from virtuallog.contract.types import LogPosition, NodeId
 from virtuallog_loglets.archive.config import ArchiveConfig, directory_of
 from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
-from virtuallog_loglets.archive.origin import NAME, STARTED, Origin, claim_origin, decode_untrusted, read_origin
+from virtuallog_loglets.archive.restored_origin import (
+    NAME,
+    STARTED,
+    Origin,
+    claim_origin,
+    decode_untrusted,
+    read_origin,
+)
 
 CLUSTER = ClusterId(b"n" * 16)
 URL = "file:///restored"

@@ -15,6 +15,7 @@ from virtuallog.contract.errors import CorruptionError, MalformedError, OutOfOrd
 from virtuallog.contract.loglet import Placed
 from virtuallog.contract.types import Gap, GapKind, PlacedBatch
 from virtuallog_loglets.striped.config import StripedConfig, decode_untrusted
+from virtuallog_loglets.striped.core.acknowledgement import StripeProgress
 from virtuallog_loglets.striped.core.batch_wrapper import BATCHES_MAX, SESSIONS_MAX, BatchWrapper
 from virtuallog_loglets.striped.core.fill_policy import (
     AHEAD_MAX,
@@ -26,7 +27,6 @@ from virtuallog_loglets.striped.core.fill_policy import (
     WaitForProgress,
 )
 from virtuallog_loglets.striped.core.layout import StripedLayout, offset_of, slot_of, slots_below
-from virtuallog_loglets.striped.core.progress import StripeProgress
 from virtuallog_loglets.striped.core.stripe_reads import interleave_untrusted
 from virtuallog_loglets.striped.drivers.filler_sessions import FillerSessions
 

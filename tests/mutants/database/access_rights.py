@@ -21,8 +21,8 @@ from virtuallog_server.zookeeper.auth.sasl import SaslExchange
 from virtuallog_server.zookeeper.auth.schemes import SUPER, Authentication, AuthenticationError, digest_of
 from virtuallog_server.zookeeper.service import ZooKeeperService
 from virtuallog_server.zookeeper.session import session_setup
-from virtuallog_server.zookeeper.session.hooks import Reconfigured
 from virtuallog_server.zookeeper.session.request_handler import _HANDLERS, RequestHandler
+from virtuallog_server.zookeeper.session.serving_context import Reconfigured
 from virtuallog_server.zookeeper.session.session_setup import SessionSetup
 from virtuallog_server.zookeeper.wire import handshake
 from virtuallog_server.zookeeper.wire.handshake import ConnectRequest

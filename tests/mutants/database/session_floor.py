@@ -13,10 +13,10 @@ from virtuallog.contract.ports import Done
 from virtuallog.contract.types import LogPosition
 from virtuallog_database.engines import session_order
 from virtuallog_database.engines.core import session_floor
+from virtuallog_database.engines.core.enabled_engines import FLOOR, enabled_at
 from virtuallog_database.engines.core.entry import Entry
 from virtuallog_database.engines.core.keys import section
 from virtuallog_database.engines.core.pending_proposals import PendingProposals
-from virtuallog_database.engines.core.switches import FLOOR, enabled_at
 from virtuallog_database.engines.session_order import SessionOrderEngine
 from virtuallog_database.ports import StoreReader
 from virtuallog_database.transaction import StoreTransaction

@@ -24,7 +24,7 @@ from virtuallog_server.zookeeper.auth.tls_port import TlsPort
 from virtuallog_server.zookeeper.server import ZooKeeperServer
 from virtuallog_server.zookeeper.session.client_session import ClientSession
 from virtuallog_server.zookeeper.session.handshake_quota import HandshakeQuota
-from virtuallog_server.zookeeper.session.hooks import ServiceMode
+from virtuallog_server.zookeeper.session.serving_context import ServiceMode
 from virtuallog_server.zookeeper.session.session_setup import SessionSetup
 from virtuallog_simulation.checks.database.access_control import (
     ALL_READABLE,

@@ -11,7 +11,7 @@ from tests.mutants.mutant import Mutant, mutant
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.ports import DurableMap, NodeEnvironment
 from virtuallog.contract.types import NodeId
-from virtuallog.ordering.session_table import SessionTable
+from virtuallog.exactly_once.session_table import SessionTable
 from virtuallog_loglets.paxos.core import coordinator as coordinator_module
 from virtuallog_loglets.paxos.core.coordinator import Coordinator, CoordinatorState, _recall
 from virtuallog_loglets.paxos.core.effects import (

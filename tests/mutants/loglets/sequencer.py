@@ -12,7 +12,7 @@ from virtuallog.contract.batch import Batch
 from virtuallog.contract.errors import ReconfigurationNeededError
 from virtuallog.contract.ports import NodeEnvironment
 from virtuallog.contract.types import NodeId
-from virtuallog.ordering.session_table import OrderedBatch, SessionTable
+from virtuallog.exactly_once.session_table import OrderedBatch, SessionTable
 from virtuallog_loglets.native.config import NativeConfig
 from virtuallog_loglets.native.core import sequencer as sequencer_module
 from virtuallog_loglets.native.core.quorum import committed_tail

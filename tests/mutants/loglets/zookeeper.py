@@ -8,7 +8,7 @@ from tests.mutants.mutant import Mutant, mutant
 from virtuallog.contract.errors import VirtualLogError
 from virtuallog.contract.types import Tail
 from virtuallog.contract.znodes import ANY_VERSION, Create, Operation, RefusedError, Set, Stat
-from virtuallog.ordering.slots import INDEX_BITS
+from virtuallog.exactly_once.slots import INDEX_BITS
 from virtuallog_loglets.zookeeper.core.records import WriterState, decode_trim_untrusted
 from virtuallog_loglets.zookeeper.core.writer import ABSENT, Commit, Effect
 from virtuallog_loglets.zookeeper.drivers.tail_check import ZooKeeperTailCheck

@@ -11,7 +11,7 @@ from virtuallog.contract.batch import Batch, SessionId
 from virtuallog.contract.errors import OutOfOrderError, OverloadedError, ReconfigurationNeededError, TailMismatchError
 from virtuallog.contract.ports import Done
 from virtuallog.contract.types import NodeId
-from virtuallog.ordering.session_table import OrderedBatch, SessionTable, _Session
+from virtuallog.exactly_once.session_table import OrderedBatch, SessionTable, _Session
 from virtuallog_loglets.paxos.core.effects import CoordinatorEffect
 from virtuallog_loglets.paxos.core.leader import LeaderTerm
 from virtuallog_loglets.paxos.core.leader_search import LeaderTarget
@@ -55,7 +55,7 @@ def retired_session_is_taken_for_a_new_one(self: SessionTable, name: SessionId) 
 @mutant(SessionTable._bound_idle, scenario="retired", found_by=TWICE, within=200)
 def forgotten_sessions_leave_no_trace(self: SessionTable) -> None:
     """The earliest of too many idle sessions is dropped without a record that an unknown session may be an old one."""
-    from virtuallog.ordering import session_table
+    from virtuallog.exactly_once import session_table
 
     while len(self._idle) > session_table.IDLE_MAX:
         del self._idle[next(iter(self._idle))]

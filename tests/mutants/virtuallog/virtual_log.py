@@ -18,7 +18,7 @@ from virtuallog.contract.errors import ChainConflictError, UnavailableError
 from virtuallog.contract.loglet import Placed
 from virtuallog.contract.register import Register
 from virtuallog.contract.types import LogletOffset, Open, PlacedBatch, Sealed, Tail
-from virtuallog.ordering.append_session import InFlightBatch
+from virtuallog.exactly_once.append_session import InFlightBatch
 from virtuallog.reconfiguration.chain_writer import ChainWriter
 from virtuallog.reconfiguration.core import chain_change
 from virtuallog.reconfiguration.core.chain_change import Effect, Event, Reconfiguration

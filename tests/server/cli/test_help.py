@@ -21,7 +21,7 @@ from virtuallog_server.cli.paxos_log.trace import Content
 from virtuallog_server.config import node_config
 from virtuallog_simulation import cli as simulation_cli
 from virtuallog_simulation.conformance import cli as conformance_cli
-from virtuallog_simulation.scenarios import catalogue
+from virtuallog_simulation.scenarios import selection
 from virtuallog_simulation.scenarios.conformance import options as conformance_options
 
 HEAVY = frozenset(
@@ -76,7 +76,7 @@ def test_numbers_in_options_are_those_of_the_modules_they_stand_for() -> None:
     assert limits.PAXOS_OUTSTANDING_MAX == paxos_log.OUTSTANDING_MAX
     assert {*limits.PAXOS_CONTENTS} == {content.value for content in Content}
     assert limits.ROLES == node_config.ROLES
-    assert simulation_cli.NONE == catalogue.NONE
+    assert simulation_cli.NONE == selection.NONE
     assert conformance_cli.NODES == conformance_options.NODES
     assert command_line.LOCAL == session.LOCAL
     assert DataFileSizes().file_bytes == spark_archive.FILE_BYTES

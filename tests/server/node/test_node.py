@@ -24,7 +24,7 @@ from virtuallog.contract.types import LogPosition, NodeId, Sealed
 from virtuallog.runtime.clock import SystemClock
 from virtuallog.testing.memory_metastore import MemoryMetaStore
 from virtuallog.testing.sim.disk import Disk
-from virtuallog_loglets.archive.origin import Origin
+from virtuallog_loglets.archive.restored_origin import Origin
 from virtuallog_loglets.paxos.provider import PaxosProvider
 from virtuallog_server.config.node_config import NodeConfig
 from virtuallog_server.node.bootstrap import bootstrap

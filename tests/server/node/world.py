@@ -27,7 +27,7 @@ from virtuallog.testing.sim.key_values import SimulatedKeyValuesDisk
 from virtuallog.testing.sim.network import SimulatedNetwork, SimulatedServices
 from virtuallog.testing.sim.process import CrashedError, Process
 from virtuallog.testing.sim.timeline import Timeline
-from virtuallog_loglets.archive.origin import Origin
+from virtuallog_loglets.archive.restored_origin import Origin
 from virtuallog_loglets.memory import MemoryProvider
 from virtuallog_server.config.node_config import NodeConfig
 from virtuallog_server.database.role import STORE

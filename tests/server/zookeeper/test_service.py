@@ -22,7 +22,7 @@ from virtuallog_server.config.zookeeper_settings import SaslUser, ZooKeeperSetti
 from virtuallog_server.zookeeper.auth.sasl import Proof
 from virtuallog_server.zookeeper.log_contact import TICK_SECONDS, TICKS_MAX
 from virtuallog_server.zookeeper.service import ZooKeeperService
-from virtuallog_server.zookeeper.session.hooks import ServiceMode
+from virtuallog_server.zookeeper.session.serving_context import ServiceMode
 from virtuallog_server.zookeeper.wire.opcodes import OpCode
 from virtuallog_simulation.workload.database.jute import Writer
 

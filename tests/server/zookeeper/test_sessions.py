@@ -13,7 +13,7 @@ from virtuallog_database.tree.commands import ExpireSessions
 from virtuallog_server.config.zookeeper_settings import ZooKeeperSettings
 from virtuallog_server.zookeeper.admin.facts import ServerFacts
 from virtuallog_server.zookeeper.admin.four_letter_words import FourLetterWords
-from virtuallog_server.zookeeper.session.hooks import ServiceMode, SessionHooks
+from virtuallog_server.zookeeper.session.serving_context import ServiceMode, SessionHooks
 from virtuallog_simulation.workload.database.jute import Writer
 
 

@@ -19,7 +19,7 @@ from virtuallog_server.zookeeper.auth.schemes import digest_of
 from virtuallog_server.zookeeper.server import TICK_SECONDS
 from virtuallog_server.zookeeper.session import handshake_quota
 from virtuallog_server.zookeeper.session.handshake_quota import HandshakeQuota
-from virtuallog_server.zookeeper.session.hooks import ServiceMode, SessionHooks
+from virtuallog_server.zookeeper.session.serving_context import ServiceMode, SessionHooks
 from virtuallog_simulation.workload.database.jute import Writer
 
 CREATED, DELETED, DATA, CHILDREN = 1, 2, 3, 4

@@ -24,7 +24,7 @@ from virtuallog_database.transaction import StoreTransaction
 from virtuallog_database.tree.commands import OPEN_ACL, Acl
 from virtuallog_server.config.zookeeper_settings import ZooKeeperSettings
 from virtuallog_server.zookeeper.server import ZooKeeperServer
-from virtuallog_server.zookeeper.session.hooks import SessionHooks
+from virtuallog_server.zookeeper.session.serving_context import SessionHooks
 from virtuallog_simulation.workload.database.jute import Reader, Writer
 
 PATIENCE_SECONDS = 5.0

@@ -12,7 +12,7 @@ import pyarrow as pa
 from virtuallog.contract.types import LogPosition
 from virtuallog_database.engines import checksums
 from virtuallog_database.engines.core.entry import Entry
-from virtuallog_database.tree import codec, commands
+from virtuallog_database.tree import command_codec, commands
 
 SCHEMA = pa.schema(
     [
@@ -104,7 +104,7 @@ def database_entries(*, agree: bool = True) -> list[bytes]:
         commands.Create("/small/b", b"four"),
         commands.SetData("/big/c", b""),
     ]
-    blobs = [codec.encode(commands.Command(each, commands.Origin(), BEGIN_MS)) for each in operations]
+    blobs = [command_codec.encode(commands.Command(each, commands.Origin(), BEGIN_MS)) for each in operations]
     ends = struct.pack("<3I", *accumulate(len(blob) for blob in blobs[:3]))
     vocabulary = checksums.ChecksumEngine.vocabulary
     reports = [

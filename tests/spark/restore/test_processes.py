@@ -23,7 +23,7 @@ from virtuallog.connect import connect
 from virtuallog.contract.errors import InvalidSettingError, StorageError, WrongRecipientError
 from virtuallog.contract.register import ClusterId
 from virtuallog.contract.types import Gap, GapKind, LogPosition
-from virtuallog_loglets.archive.origin import NAME, Origin, decode_untrusted
+from virtuallog_loglets.archive.restored_origin import NAME, Origin, decode_untrusted
 from virtuallog_server.local_cluster.supervisor import open_local_cluster
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.long]

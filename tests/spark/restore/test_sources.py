@@ -30,7 +30,7 @@ from virtuallog.contract.loglet import Placed
 from virtuallog.contract.types import Gap, GapKind, LogPosition, PlacedBatch
 from virtuallog_loglets.archive.config import directory_of
 from virtuallog_loglets.archive.creation.segment_source import ReadableSegment
-from virtuallog_loglets.archive.origin import NAME as ORIGIN
+from virtuallog_loglets.archive.restored_origin import NAME as ORIGIN
 
 
 @attrs.frozen

@@ -19,8 +19,8 @@ import attrs
 from virtuallog.contract.ports import Span
 from virtuallog.contract.types import LogPosition
 from virtuallog_database.engines.core import view
+from virtuallog_database.engines.core.enabled_engines import enabled_at, is_enabled
 from virtuallog_database.engines.core.keys import section, section_span
-from virtuallog_database.engines.core.switches import enabled_at, is_enabled
 from virtuallog_database.engines.core.vocabulary import Vocabulary
 from virtuallog_database.ports import StoreReader
 from virtuallog_database.transaction import StoreTransaction

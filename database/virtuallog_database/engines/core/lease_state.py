@@ -12,8 +12,8 @@ from typing import Final
 import attrs
 
 from virtuallog.contract.types import LogPosition
+from virtuallog_database.engines.core.enabled_engines import is_enabled
 from virtuallog_database.engines.core.keys import section
-from virtuallog_database.engines.core.switches import is_enabled
 from virtuallog_database.engines.core.vocabulary import Vocabulary
 from virtuallog_database.ports import StoreReader
 from virtuallog_database.transaction import StoreTransaction

@@ -28,9 +28,9 @@ from typing import Final
 
 from virtuallog.contract.errors import CorruptionError, MalformedError
 from virtuallog.contract.types import LogPosition
+from virtuallog_database.engines.core.enabled_engines import FLOOR, enabled_at
 from virtuallog_database.engines.core.entry import Entry
 from virtuallog_database.engines.core.keys import section
-from virtuallog_database.engines.core.switches import FLOOR, enabled_at
 from virtuallog_database.ports import StoreReader
 from virtuallog_database.transaction import StoreTransaction
 

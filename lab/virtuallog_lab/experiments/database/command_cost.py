@@ -23,7 +23,7 @@ import trio
 from virtuallog_database.ports import LocalStore
 from virtuallog_database.rocks.directory import open_store_directory
 from virtuallog_database.transaction import StoreTransaction
-from virtuallog_database.tree import codec
+from virtuallog_database.tree import command_codec
 from virtuallog_database.tree.apply import apply
 from virtuallog_database.tree.commands import Command, Create, CreateSession, Identity, Operation, Origin, SetData
 from virtuallog_database.tree.tree import Tree
@@ -70,14 +70,14 @@ def _round(store: LocalStore, paths: list[str], size: int, group: int) -> dict[s
 
 
 def _encoded(operation: Operation, origin: Origin = _ORIGIN) -> bytes:
-    return codec.encode(Command(operation, origin, _TIME_MS))
+    return command_codec.encode(Command(operation, origin, _TIME_MS))
 
 
 def _apply(store: LocalStore, payloads: Sequence[bytes], group: int) -> None:
     for start in range(0, len(payloads), group):
         transaction = StoreTransaction(store)
         for payload in payloads[start : start + group]:
-            apply(transaction, codec.parse_untrusted(payload))
+            apply(transaction, command_codec.parse_untrusted(payload))
         transaction.commit()
 
 

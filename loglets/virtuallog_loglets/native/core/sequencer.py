@@ -35,8 +35,8 @@ from virtuallog.contract.errors import (
     VirtualLogError,
 )
 from virtuallog.contract.types import NodeId
-from virtuallog.ordering.rejected_conditions import RejectedConditions
-from virtuallog.ordering.session_table import OrderedBatch, SessionTable
+from virtuallog.exactly_once.rejected_conditions import RejectedConditions
+from virtuallog.exactly_once.session_table import OrderedBatch, SessionTable
 from virtuallog_loglets.native.config import NativeConfig, TransferLimits
 from virtuallog_loglets.native.core import wave as waves
 from virtuallog_loglets.native.core.quorum import committed_tail

@@ -24,8 +24,8 @@ from virtuallog.contract.batch import Batch
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import SealedError, UnavailableError, VirtualLogError
 from virtuallog.contract.types import NodeId
-from virtuallog.ordering.rejected_conditions import RejectedConditions
-from virtuallog.ordering.session_table import SessionTable
+from virtuallog.exactly_once.rejected_conditions import RejectedConditions
+from virtuallog.exactly_once.session_table import SessionTable
 from virtuallog_loglets.paxos.config import Ensemble
 from virtuallog_loglets.paxos.core.effects import CatchUp, CoordinatorEffect, PaxosResolve, PaxosSend
 from virtuallog_loglets.paxos.core.leader import BatchDeduplicator, LeaderTerm

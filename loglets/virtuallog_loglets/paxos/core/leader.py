@@ -29,8 +29,8 @@ from virtuallog.contract.errors import (
     VirtualLogError,
 )
 from virtuallog.contract.types import NodeId
-from virtuallog.ordering.rejected_conditions import RejectedConditions
-from virtuallog.ordering.session_table import OrderedBatch, SessionTable
+from virtuallog.exactly_once.rejected_conditions import RejectedConditions
+from virtuallog.exactly_once.session_table import OrderedBatch, SessionTable
 from virtuallog_loglets.paxos.core import values
 from virtuallog_loglets.paxos.core.effects import CoordinatorEffect, PaxosResolve, PaxosSend
 from virtuallog_loglets.paxos.core.proposal_queue import ClientTicket, ProposalQueue

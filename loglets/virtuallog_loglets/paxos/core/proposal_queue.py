@@ -1,6 +1,6 @@
 """Queue of positions that a leader is to write.
 
-Waiting batches share a position, in their order, until it is full (virtuallog/ordering/bundle.py). Any other value has
+Waiting batches share a position, in their order, until it is full (virtuallog/exactly_once/bundle.py). Any other value has
 a position of its own. The offset of a batch is fixed when it is offered.
 """
 
@@ -14,8 +14,8 @@ import attrs
 
 from virtuallog.contract.batch import Batch
 from virtuallog.contract.errors import OverloadedError
-from virtuallog.ordering import bundle
-from virtuallog.ordering.session_table import OrderedBatch
+from virtuallog.exactly_once import bundle
+from virtuallog.exactly_once.session_table import OrderedBatch
 from virtuallog_loglets.paxos.core import values
 from virtuallog_loglets.paxos.offsets import offset_of
 

@@ -12,8 +12,8 @@ import attrs
 from virtuallog.contract.errors import VirtualLogError
 from virtuallog.contract.loglet import Placed
 from virtuallog.contract.types import Gap, GapKind
-from virtuallog.ordering import slots
-from virtuallog.ordering.slots import SLOT
+from virtuallog.exactly_once import slots
+from virtuallog.exactly_once.slots import SLOT
 from virtuallog_loglets.paxos.core import values
 from virtuallog_loglets.paxos.core.values import ValueKind
 from virtuallog_loglets.paxos.messages import NOWHERE, PaxosRecord, PaxosRecords

@@ -23,7 +23,7 @@ import attrs
 
 from virtuallog.contract.batch import SessionId, glance_untrusted
 from virtuallog.contract.errors import MalformedError
-from virtuallog.ordering import bundle
+from virtuallog.exactly_once import bundle
 from virtuallog_loglets.paxos.core import values
 from virtuallog_loglets.paxos.core.values import ValueKind
 from virtuallog_loglets.paxos.offsets import offset_of

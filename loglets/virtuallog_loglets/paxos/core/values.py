@@ -5,7 +5,7 @@ Durable and wire format, version 1, little-endian; it never changes once release
     magic "VP" | version u8 | kind u8 | crc32c u32 of kind and all that follows | time u64, ms since the epoch | body
 
     NOP        body: tombstone u8. A tombstone says that this position and all below are truncated.
-    APPEND     body: the bytes of the user; in a loglet, one batch or several (virtuallog/ordering/bundle.py)
+    APPEND     body: the bytes of the user; in a loglet, one batch or several (virtuallog/exactly_once/bundle.py)
     TRUNCATE   body: to u64 (first position kept) | trim u64 (first loglet offset kept) | digest: sessions whose batches may be dropped
     SEAL       body: empty. Later positions hold no user data.
 

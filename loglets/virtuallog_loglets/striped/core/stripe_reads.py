@@ -11,7 +11,7 @@ import attrs
 from virtuallog.contract.errors import CorruptionError, MalformedError
 from virtuallog.contract.loglet import Placed
 from virtuallog.contract.types import Gap, GapKind
-from virtuallog.ordering import slots
+from virtuallog.exactly_once import slots
 from virtuallog_loglets.striped.core.layout import FILLER, StripedLayout, offset_of, slot_of, slots_below
 
 GUESS_BYTES: Final = 64 << 10

@@ -30,6 +30,7 @@ from virtuallog.contract.errors import (
 from virtuallog.contract.loglet import Loglet
 from virtuallog.contract.ports import Environment
 from virtuallog.contract.types import LogletOffset, Sealed
+from virtuallog_loglets.striped.core.acknowledgement import StripeProgress
 from virtuallog_loglets.striped.core.fill_policy import (
     FAILURES_MAX,
     AppendFillers,
@@ -37,7 +38,6 @@ from virtuallog_loglets.striped.core.fill_policy import (
     FillPolicy,
     WaitForProgress,
 )
-from virtuallog_loglets.striped.core.progress import StripeProgress
 from virtuallog_loglets.striped.drivers.filler_sessions import FillerSessions
 
 _FILLING = CrashPoint("striped: a filler is about to be offered to a lagging stripe")
@@ -91,7 +91,7 @@ class AppendBarrier:
         self.learn(stripe, place + 1)
 
     def learn(self, stripe: int, tail: int) -> None:
-        """Record that places of a stripe below `tail` are filled; `core/progress.py` says what is
+        """Record that places of a stripe below `tail` are filled; `core/acknowledgement.py` says what is
         evidence of that."""
         _wake(self.progress.learn(stripe, tail), None)
         self._tell_news(stripe)

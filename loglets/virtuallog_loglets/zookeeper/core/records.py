@@ -3,7 +3,7 @@
 the seal           "virtuallog 1 open", "... sealed", "... released": for people, and to find out if it was dropped
 a writer           magic "ZW" | version u8 | placed u8 | next sequence u64 | floor u32 | for each: first sequence u64, slot u32
 a manifest         magic "ZM" | version u8 | 0 u8 | chunks u32 | bytes u32 | crc32c u32 of all of them | first sequence u64 |
-                   session 16 bytes; what it stands for is a bundle like any other (`virtuallog.ordering.bundle`)
+                   session 16 bytes; what it stands for is a bundle like any other (`virtuallog.exactly_once.bundle`)
 the trim point     JSON: {"deleted": 12, "trim": 851968}
 """
 
@@ -18,7 +18,7 @@ from crc32c import crc32c
 
 from virtuallog.contract.batch import Batch, SessionId
 from virtuallog.contract.errors import CorruptionError, ReconfigurationNeededError
-from virtuallog.ordering.slots import INDEX_BITS
+from virtuallog.exactly_once.slots import INDEX_BITS
 
 OPEN: Final = b"virtuallog 1 open"
 SEALED: Final = b"virtuallog 1 sealed"

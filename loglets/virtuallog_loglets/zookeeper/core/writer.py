@@ -13,7 +13,7 @@ The znode of the writer holds the session's progress. A Commit sets it at the kn
 transaction with the slot. So a late copy, or one sent by another process of the same session, has
 no effect once another Commit has succeeded.
 
-A sequencer remembers sessions in `virtuallog.ordering.session_table`; here the znode of each one
+A sequencer remembers sessions in `virtuallog.exactly_once.session_table`; here the znode of each one
 remembers it.
 """
 
@@ -33,8 +33,8 @@ from virtuallog.contract.errors import (
     TailMismatchError,
     VirtualLogError,
 )
-from virtuallog.ordering import bundle
-from virtuallog.ordering.slots import INDEX_BITS, SLOT
+from virtuallog.exactly_once import bundle
+from virtuallog.exactly_once.slots import INDEX_BITS, SLOT
 from virtuallog_loglets.zookeeper.core.records import CHUNK_BYTES, WriterState
 
 WAITING_MAX: Final = 128

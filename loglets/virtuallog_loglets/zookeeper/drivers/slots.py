@@ -14,7 +14,7 @@ from virtuallog.contract.batch import Batch
 from virtuallog.contract.crash_points import CrashPoint
 from virtuallog.contract.errors import CorruptionError
 from virtuallog.contract.znodes import Check, Create, Znode, ZnodeExistsError, Znodes
-from virtuallog.ordering import bundle
+from virtuallog.exactly_once import bundle
 from virtuallog_loglets.zookeeper.core.layout import ZooKeeperLayout
 from virtuallog_loglets.zookeeper.core.records import CHUNK_BYTES, ChunkManifest, decode_manifest_untrusted
 

@@ -22,11 +22,11 @@ from virtuallog.rpc.channel import Channel
 from virtuallog_database.tree.commands import Identity, Origin
 from virtuallog_database.tree.results import ChangeKind, Error
 from virtuallog_server.zookeeper.admin.facts import ConnectionFacts
-from virtuallog_server.zookeeper.session.hooks import ServiceMode
 from virtuallog_server.zookeeper.session.metrics import WriteSampler, ZooKeeperMetrics
 from virtuallog_server.zookeeper.session.read_budget import ReadBudget
 from virtuallog_server.zookeeper.session.reads import ReadContext
 from virtuallog_server.zookeeper.session.request_handler import RequestHandler
+from virtuallog_server.zookeeper.session.serving_context import ServiceMode
 from virtuallog_server.zookeeper.session.session_setup import SessionGrant, SessionSetup, SetupContext
 from virtuallog_server.zookeeper.session.shared_sync import SharedSync
 from virtuallog_server.zookeeper.wire import handshake, replies

@@ -18,10 +18,10 @@ from virtuallog_database.tree.commands import CloseSession, Operation, Origin
 from virtuallog_database.tree.results import Error, RefusedError, Result
 from virtuallog_server.zookeeper.auth.sasl import SaslExchange
 from virtuallog_server.zookeeper.auth.schemes import AuthenticationError, add_identities
-from virtuallog_server.zookeeper.session.hooks import SessionHooks
 from virtuallog_server.zookeeper.session.metrics import WriteSampler
 from virtuallog_server.zookeeper.session.read_budget import ReadBudget
 from virtuallog_server.zookeeper.session.reads import READS, SCANS, Find, ReadContext
+from virtuallog_server.zookeeper.session.serving_context import SessionHooks
 from virtuallog_server.zookeeper.session.shared_sync import SharedSync
 from virtuallog_server.zookeeper.wire import replies, requests
 from virtuallog_server.zookeeper.wire.connection import Connection, Request

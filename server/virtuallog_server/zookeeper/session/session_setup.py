@@ -35,7 +35,7 @@ from virtuallog_database.tree.commands import PASSWORD_BYTES, Attach, CreateSess
 from virtuallog_database.tree.results import Attached, Error, Result
 from virtuallog_server.config.zookeeper_settings import ZooKeeperSettings
 from virtuallog_server.zookeeper.session.handshake_quota import HandshakeQuota
-from virtuallog_server.zookeeper.session.hooks import ServiceMode, SessionHooks
+from virtuallog_server.zookeeper.session.serving_context import ServiceMode, SessionHooks
 from virtuallog_server.zookeeper.wire.handshake import ConnectRequest
 
 DRAWS_MAX: Final = 3

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from virtuallog_database.engines.core.switches import BOUNDS, is_enabled
+from virtuallog_database.engines.core.enabled_engines import BOUNDS, is_enabled
 from virtuallog_database.testing.metered_store import PLAIN_BYTES, MeteredStore
 from virtuallog_database.transaction import Record, StoreTransaction
 from virtuallog_database.tree import keys, paths

@@ -23,7 +23,7 @@ from virtuallog.plugins import loglet_maker
 from virtuallog.testing.checker.actions import LogTrim
 from virtuallog.testing.checker.violation import Violation
 from virtuallog.testing.weak_seal_provider import KIND as WEAK_SEAL
-from virtuallog_loglets.archive.origin import Origin
+from virtuallog_loglets.archive.restored_origin import Origin
 from virtuallog_loglets.native import NativeProvider
 from virtuallog_loglets.native.config import TransferLimits
 from virtuallog_loglets.wal import WalSettings

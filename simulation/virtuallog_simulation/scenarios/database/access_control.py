@@ -23,7 +23,7 @@ from virtuallog.rpc.tls_acceptor import ADDRESS_HANDSHAKES_MAX, HANDSHAKES_MAX
 from virtuallog_database.replica.session_ids import draw_session_id
 from virtuallog_database.tree.commands import OPEN_ACL, Acl, Identity, Permission
 from virtuallog_server.zookeeper.auth.schemes import digest_of
-from virtuallog_server.zookeeper.session.hooks import ServiceMode
+from virtuallog_server.zookeeper.session.serving_context import ServiceMode
 from virtuallog_simulation.checks.database import access_control as checks
 from virtuallog_simulation.checks.database.access_control import Outage
 from virtuallog_simulation.scenarios.database.shared_log import SharedLog

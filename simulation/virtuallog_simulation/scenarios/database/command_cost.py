@@ -27,10 +27,10 @@ from virtuallog.testing.sim.process import Process
 from virtuallog_database.engines import brain_doctor
 from virtuallog_database.engines.batching import NAME as BATCHING
 from virtuallog_database.engines.batching import commands_of_untrusted
+from virtuallog_database.engines.core.enabled_engines import BOUNDS, NAME
 from virtuallog_database.engines.core.entry import PROPOSER, TOKEN_BYTES, Entry
 from virtuallog_database.engines.core.keys import section
 from virtuallog_database.engines.core.state_digests import state_digest_of
-from virtuallog_database.engines.core.switches import BOUNDS, NAME
 from virtuallog_database.engines.layers.contract import Engine
 from virtuallog_database.ports import LocalStore
 from virtuallog_database.replica.database import Database
@@ -39,7 +39,7 @@ from virtuallog_database.testing.heavy_commands import NAMES, QUOTA, HeavyComman
 from virtuallog_database.testing.memory_store import MemoryDisk
 from virtuallog_database.testing.metered_store import MeteredStore
 from virtuallog_database.transaction import StoreTransaction
-from virtuallog_database.tree import codec, keys, quotas
+from virtuallog_database.tree import command_codec, keys, quotas
 from virtuallog_database.tree.commands import Acl, Command, Create, Delete, Identity, Multi, Origin, SetAcl, SetData
 from virtuallog_database.tree.records import Znode, ZnodeKind, decode_meta
 from virtuallog_database.tree.results import ChangeKind, Error, RefusedError, Result
@@ -115,7 +115,7 @@ class MeteredTree:
         self.database.load()
 
     def apply(self, transaction: StoreTransaction, entry: Entry, position: LogPosition) -> Result:
-        command = codec.parse_untrusted(entry.payload)
+        command = command_codec.parse_untrusted(entry.payload)
         burden = cost_of(
             self.store, transaction, command,
             lambda metered: self.database.apply(metered, entry, position),  # type: ignore[arg-type]  # it has all that is asked for
@@ -163,7 +163,7 @@ class CostRun:
         for command in commands:
             group.append(command)
             if self.chance.random() < TORN / GROUP:
-                group.append(codec.encode(command)[: self.chance.randint(0, 11)])
+                group.append(command_codec.encode(command)[: self.chance.randint(0, 11)])
             if self.chance.random() < 2 / GROUP or len(group) >= GROUP:
                 yield _entry(group)
                 group = []
@@ -339,7 +339,7 @@ def _switched() -> Entry:
 
 
 def _entry(commands: Sequence[Command | bytes]) -> Entry:
-    payloads = [command if isinstance(command, bytes) else codec.encode(command) for command in commands]
+    payloads = [command if isinstance(command, bytes) else command_codec.encode(command) for command in commands]
     return Entry(b"".join(payloads), {BATCHING: pack_ends(payloads)})
 
 

@@ -25,9 +25,9 @@ from virtuallog.contract.types import LogPosition, NodeId
 from virtuallog.testing.checker.violation import Violation
 from virtuallog_database.engines import session_order
 from virtuallog_database.engines.core import view
+from virtuallog_database.engines.core.enabled_engines import FLOOR, NAME
 from virtuallog_database.engines.core.entry import Entry
 from virtuallog_database.engines.core.keys import CURSOR, read_cursor, section, section_span
-from virtuallog_database.engines.core.switches import FLOOR, NAME
 from virtuallog_database.engines.core.view import Member
 from virtuallog_database.engines.layers.layer import LayerContext
 from virtuallog_database.engines.session_order import SKIPPED, SessionOrderEngine, SessionOrderSettings

@@ -33,7 +33,7 @@ from virtuallog_database.snapshots.compaction_manifest import Manifest, StoreFil
 from virtuallog_database.snapshots.compaction_store import CompactionStore, stored_name
 from virtuallog_database.testing.memory_store import MemoryDisk
 from virtuallog_database.transaction import StoreTransaction
-from virtuallog_database.tree import codec
+from virtuallog_database.tree import command_codec
 from virtuallog_database.tree.commands import Command, Create, CreateSession, Delete, Mode, Operation, Origin, SetData
 from virtuallog_loglets.archive.config import join
 from virtuallog_simulation.scenarios.database.witness import Witness
@@ -87,7 +87,7 @@ def _origin(source: random.Random, operation: Operation) -> Origin:
 
 
 def _placed(position: LogPosition, command: Command) -> PlacedBatch:
-    payload = Entry(codec.encode(command), {}).encode()
+    payload = Entry(command_codec.encode(command), {}).encode()
     batch = Batch.build(SessionId(b"f" * 16), position, [payload])
     return PlacedBatch(range(position, position + 1), batch, command.time_ms, 0)
 

@@ -17,7 +17,7 @@ from virtuallog.testing.sim.process import Process
 from virtuallog.testing.sim.tcp_network import SimulatedTcpNetwork, StreamQuality
 from virtuallog_database.engines.base.base_engine import BaseSettings
 from virtuallog_database.engines.checksums import ChecksumSettings
-from virtuallog_database.engines.core.switches import BOUNDS, FLOOR
+from virtuallog_database.engines.core.enabled_engines import BOUNDS, FLOOR
 from virtuallog_database.engines.lease import LeaseEngine, LeaseSettings
 from virtuallog_database.engines.rollout import RolloutSettings
 from virtuallog_database.engines.stack import StackSettings

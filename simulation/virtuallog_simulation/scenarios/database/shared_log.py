@@ -20,7 +20,7 @@ from virtuallog_database.engines.core.entry import Entry
 from virtuallog_database.replica.database import Database
 from virtuallog_database.testing.memory_store import MemoryDisk, MemoryStore
 from virtuallog_database.transaction import StoreTransaction
-from virtuallog_database.tree import codec
+from virtuallog_database.tree import command_codec
 from virtuallog_database.tree.commands import Command
 from virtuallog_database.tree.results import Result
 
@@ -44,7 +44,7 @@ class SharedLog:
 
     @property
     def commands(self) -> list[Command]:
-        return [codec.parse_untrusted(entry.payload) for entry in self.entries]
+        return [command_codec.parse_untrusted(entry.payload) for entry in self.entries]
 
 
 @attrs.define(eq=False)

@@ -22,7 +22,7 @@ from virtuallog_database.engines.layers.layer import Layer, LayerContext
 from virtuallog_database.engines.stack import StackSettings, database_recipe
 from virtuallog_database.engines.time_engine import TimeEngine
 from virtuallog_database.transaction import StoreTransaction
-from virtuallog_database.tree import codec
+from virtuallog_database.tree import command_codec
 from virtuallog_database.tree.results import Result
 from virtuallog_simulation.checks.database.replay import Committed
 from virtuallog_simulation.checks.database.strong_reads import Fired
@@ -65,7 +65,7 @@ class Witness:
         told = payload, (result.zxid, result.error, result.changes, result.ended)
         known = self._known.setdefault((position, index), told)
         if known is told:
-            action = Committed(result.zxid, position, index, codec.parse_untrusted(payload), result.error)
+            action = Committed(result.zxid, position, index, command_codec.parse_untrusted(payload), result.error)
             self.history.observed(who, action, None)
             return
         self.compared += 1

@@ -44,7 +44,7 @@ FORGOTTEN: Final = "retired: a session is told that it is forgotten"
 LOST: Final = "retired: an answer is lost, and the same batch offered again"
 NOT_ADMITTED: Final = "retired: a session is not admitted"
 LOOKED: Final = (FORGOTTEN, LOST)
-_SESSIONS: Final = "virtuallog.ordering.session_table"
+_SESSIONS: Final = "virtuallog.exactly_once.session_table"
 
 
 async def _retired(world: World) -> None:

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from virtuallog.contract.errors import CorruptionError, MalformedError
 from virtuallog_database.engines.checksums import Compare, Report
 from virtuallog_database.engines.core.backup_state import Begin, Bid, DropBid, Uploaded
+from virtuallog_database.engines.core.enabled_engines import Disable, Enable
 from virtuallog_database.engines.core.holds import DropHold, PlaceExactly, PlaceHold
 from virtuallog_database.engines.core.lease_state import Acquire, Confirm, Expire, Grant, Release, Renew
 from virtuallog_database.engines.core.liveness_timers import LivenessTimers
-from virtuallog_database.engines.core.switches import Disable, Enable
 from virtuallog_database.engines.core.view import Floor, Hold, Member
 from virtuallog_database.engines.core.vocabulary import Vocabulary
 from virtuallog_database.engines.time_engine import Cancel, Elapsed, Set, Timer

@@ -17,7 +17,7 @@ from virtuallog.contract.errors import (
     UnavailableError,
     encode,
 )
-from virtuallog.ordering import session_table
+from virtuallog.exactly_once import session_table
 from virtuallog_loglets.native.config import TransferLimits
 from virtuallog_loglets.native.core import sequencer as module
 from virtuallog_loglets.native.core.sequencer import AskState, NativeSend, Resume, Sequencer

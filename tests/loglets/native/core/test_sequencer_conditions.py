@@ -7,7 +7,7 @@ import pytest
 from tests.loglets.native.core.log_server_bench import batch_of, stored_of
 from tests.loglets.native.core.sequencer_bench import S1, S2, Bench
 from virtuallog.contract.errors import OverloadedError, SealedError, TailMismatchError, encode
-from virtuallog.ordering import rejected_conditions, session_table
+from virtuallog.exactly_once import rejected_conditions, session_table
 from virtuallog.rpc.session import SILENCE_SECONDS
 from virtuallog_loglets.native.core import sequencer as module
 from virtuallog_loglets.native.loglet import APPEND_SECONDS

@@ -17,7 +17,7 @@ from virtuallog.contract.batch import Batch
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import VirtualLogError
 from virtuallog.contract.types import NodeId
-from virtuallog.ordering import bundle
+from virtuallog.exactly_once import bundle
 from virtuallog_loglets.paxos.config import Ensemble
 from virtuallog_loglets.paxos.core import values
 from virtuallog_loglets.paxos.core.coordinator import Coordinator, CoordinatorState

@@ -23,8 +23,8 @@ from virtuallog.contract.errors import (
     ReconfigurationNeededError,
     UnavailableError,
 )
-from virtuallog.ordering import bundle
-from virtuallog.ordering.slots import SLOT
+from virtuallog.exactly_once import bundle
+from virtuallog.exactly_once.slots import SLOT
 from virtuallog_loglets.paxos.config import Ensemble
 from virtuallog_loglets.paxos.core import proposal_queue, values
 from virtuallog_loglets.paxos.core.coordinator import Coordinator, CoordinatorState

@@ -6,8 +6,8 @@ import pytest
 
 from virtuallog.contract.batch import Batch, SessionId
 from virtuallog.contract.errors import MalformedError
-from virtuallog.ordering import bundle
-from virtuallog.ordering.bundle import BundledBatch
+from virtuallog.exactly_once import bundle
+from virtuallog.exactly_once.bundle import BundledBatch
 
 A, B = SessionId(b"a" * 16), SessionId(b"b" * 16)
 ONE = Batch.build(A, 0, [b"x", b"y"])

@@ -9,8 +9,8 @@ import pytest
 from tests.loglets.native.core.log_server_bench import batch_of
 from virtuallog.client.appender import AppenderSettings
 from virtuallog.contract.errors import OutOfOrderError, OverloadedError, ReconfigurationNeededError
-from virtuallog.ordering import session_table as module
-from virtuallog.ordering.session_table import SessionTable
+from virtuallog.exactly_once import session_table as module
+from virtuallog.exactly_once.session_table import SessionTable
 from virtuallog_loglets.native.loglet import APPEND_SECONDS
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from virtuallog.contract.batch import Batch, SessionId
 from virtuallog.contract.types import PlacedBatch
-from virtuallog.ordering.append_session import AppendSession, InFlightBatch
+from virtuallog.exactly_once.append_session import AppendSession, InFlightBatch
 
 ID = SessionId(b"s" * 16)
 

@@ -12,7 +12,7 @@ from virtuallog.contract.batch import Batch
 from virtuallog.contract.errors import CorruptionError
 from virtuallog.contract.loglet import Placed
 from virtuallog.contract.types import Gap, GapKind, PlacedBatch
-from virtuallog.ordering import bundle
+from virtuallog.exactly_once import bundle
 
 INDEX_BITS: Final = 16
 """Low bits of an offset, for the entry in its slot. A batch has at most 65,536 entries
