@@ -1,6 +1,6 @@
-"""`python -m tests.hostile`: a cluster under every attack there is, then the verdict. One JSON object per attack.
+"""`python -m tests.hostile`: a cluster under every known attack, then the verdict. One JSON object per attack.
 
-Then a second siege, of the ports of ZooKeeper's clients: a table with a row per attack, and what was wrong. `--siege` names one of the two.
+Then a second siege, of the ports of ZooKeeper's clients: a table with a row per attack, and the faults. `--siege` names one of the two.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ def main(
     zookeeper_attacks: str,
     siege: str,
 ) -> None:
-    """Exit code 0 if all nodes lived, honest clients' entries and znodes are where they belong, and no server of ZooKeeper's clients let a ping
-    wait for 200 ms or kept its memory."""
+    """Run both sieges. Exit code 0 if all nodes lived, honest clients' entries and znodes are where they belong, and no server of
+    ZooKeeper's clients delayed a ping by 200 ms or kept its memory.
+    """
     problems = 0
     with tempfile.TemporaryDirectory(prefix="hostile-") as folder:
         if siege != "zookeeper":

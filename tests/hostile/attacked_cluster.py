@@ -1,7 +1,7 @@
 """A cluster of real processes under attack, with an honest client beside it whose every entry is accounted for.
 
-Node processes must live, be the same boot, and be no larger than before; the honest client must be served, and find
-everything where it was told.
+Node processes must live, be the same boot, and be no larger than before. The honest client must be served, and find every entry at its
+position.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ _MIB: Final = 1 << 20
 
 @attrs.frozen(kw_only=True)
 class Phase:
-    """What was seen while one attack lasted."""
+    """Observations during one attack."""
 
     attack: str
     seconds: float
     appends: int
-    """Of the honest client."""
+    """Appends of the honest client."""
     p50_ms: float
     p99_ms: float
     slowest_ms: float
     rss_mib: Mapping[str, tuple[int, int, int]]
-    """Of each node: before, at most, after."""
+    """MiB of each node: before, at most, after."""
     seen: Mapping[str, int]
-    """By the attackers, all together."""
+    """Counts of all attackers together."""
 
 
 @attrs.define(eq=False)
 class Siege:
-    """Use `besiege`."""
+    """A cluster under siege. Use `besiege`."""
 
     cluster: LocalCluster
     log: VirtualLog
@@ -68,14 +68,14 @@ class Siege:
     async def attack(
         self, kind: str, seconds: float, workers: int = 1, frames_max: int = 1 << 60, seed: int = 1
     ) -> Phase:
-        """Let attackers loose, and look at the nodes and the honest client meanwhile.
+        """Start attackers, and observe the nodes and the honest client meanwhile.
 
         Args:
-            kind: of `attacker.KINDS`; empty: nothing happens, to compare with.
-            seconds: for how long at most.
-            workers: processes that attack; 0: this one does.
-            frames_max: so many mutated frames are enough.
-            seed: of what is random about it.
+            kind: of `attacker.KINDS`. If empty, no attack, to compare with.
+            seconds: longest duration.
+            workers: number of attacking processes. 0 if this process attacks.
+            frames_max: enough mutated frames.
+            seed: of the random choices.
         """
         began, before, largest = self.workload.elapsed, self._rss(), self._rss()
         seen: Counter[str] = Counter()
@@ -105,9 +105,9 @@ class Siege:
         seen.update(attacker.count)
 
     async def check(self) -> Verdict:
-        """Stop writing, then judge everything; raises AssertionError if a node is not what it was."""
+        """Stop writing, then judge everything. Raises AssertionError if a node has changed."""
         self.workload.stop()
-        await self._ended.wait()  # else its last entries would be told after the log has been read
+        await self._ended.wait()  # else its last entries would be acknowledged after the log has been read
         assert await boots_of(self.cluster) == self.boots
         return await judge_log(self.workload.told, self.log)
 
@@ -140,7 +140,7 @@ class Siege:
             await self._clock.sleep(SAMPLE_SECONDS)
 
     def _rss(self) -> dict[str, int]:
-        """In MiB. A node that is dead has none, which is an error here."""
+        """MiB of each node. A dead node has none, which is an error here."""
         return {f"node {node.id}": _rss_mib(node.pid) for node in self.cluster.nodes.values()}
 
     def _addresses(self) -> list[str]:
@@ -162,7 +162,7 @@ def _rss_mib(pid: int | None) -> int:
 
 
 async def boots_of(cluster: LocalCluster) -> Mapping[NodeId, int]:
-    """Which start of its process each node is, once all have answered: what is left of an attack may take a moment."""
+    """The boot number of each node, once all have answered: traces of an attack may take a moment."""
     async with open_services_to(cluster.file) as services:
         with trio.fail_after(ANSWER_SECONDS):  # noqa: TID251 -- against real processes
             answers = await fetch_statuses(services, list(cluster.nodes))
@@ -178,7 +178,7 @@ async def boots_of(cluster: LocalCluster) -> Mapping[NodeId, int]:
 
 @asynccontextmanager
 async def besiege(path: Path, nodes: int = 3, writers: int = WRITERS) -> AsyncIterator[Siege]:
-    """A new cluster in `path` with the honest client at work."""
+    """Start a cluster in `path` with the honest client at work."""
     async with open_local_cluster(path, nodes=nodes, base_port=0) as cluster:
         async with open_services_to(cluster.file) as services:
             await cluster.wait_ready(services)
@@ -195,5 +195,5 @@ async def _append(workload: Workload, log: VirtualLog, writers: int, ended: trio
 
 
 def report(phase: Phase) -> dict[str, Any]:
-    """For a line of JSON."""
+    """One line of JSON."""
     return attrs.asdict(phase)

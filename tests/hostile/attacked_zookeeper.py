@@ -1,7 +1,7 @@
-"""Three servers of ZooKeeper's clients as real processes under attack, with well-behaved clients beside it: one that pings each server, and one
-that writes.
+"""Three servers of ZooKeeper's clients as real processes under attack, with well-behaved clients beside it: one that pings each server,
+and one that writes.
 
-Servers must live, answer pings in time, and be no larger afterwards than what they store explains; what the writer was told is there.
+Servers must live, answer pings in time, and be no larger afterwards than their stored data explain; the acknowledged writes are there.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from virtuallog_simulation.workload.database.jute import Reader, Writer
 
 PING_SECONDS: Final = 0.01
 STOPS_MS: Final = 200.0
-"""No server may stop for longer of its own doing, be it measured by a ping from outside or by the turns of its event loop."""
+"""Longest stop of a server by its own doing, measured by a ping from outside or by the turns of its event loop."""
 GROWTH_MIB: Final = 96
-"""Of a server, from before an attack to some seconds after it: records in RocksDB's memory, and what Python's allocator keeps."""
+"""Growth of a server, from before an attack to some seconds after it: records in RocksDB's memory, and memory kept by Python."""
 REST_SECONDS: Final = 3.0
 _MIB: Final = 1 << 20
 NO_TURN: Final = Turn(ended=0.0, took_ms=0.0, machine_ms=0.0, worked_ms=0.0, step="", step_ms=0.0)
@@ -38,7 +38,7 @@ NO_TURN: Final = Turn(ended=0.0, took_ms=0.0, machine_ms=0.0, worked_ms=0.0, ste
 
 @attrs.frozen(kw_only=True)
 class Phase:
-    """What was seen while one attack lasted."""
+    """Observations during one attack."""
 
     attack: str
     seconds: float
@@ -46,18 +46,19 @@ class Phase:
     p50_ms: float
     p99_ms: float
     slowest_ms: float
-    """Of a ping, at any server."""
+    """Slowest ping, at any server."""
     own_ms: float
-    """The most that a server itself took of one ping: what is left without the time in which it or the observer was ready to run and the machine
-    ran others."""
+    """The most that a server itself took of one ping: without the time in which it or the observer was ready to run and the machine ran
+    other processes.
+    """
     turn: Turn
-    """Of the event loop of any server: the one that took most of its own."""
+    """The turn of any server's event loop with the most work of its own."""
     written: int
-    """By the honest writer."""
+    """Writes of the honest writer."""
     rss_mib: Mapping[int, tuple[int, int, int]]
-    """Of each server: before, at most, after."""
+    """MiB of each server: before, at most, after."""
     seen: Mapping[str, int]
-    """By the attackers."""
+    """Counts of the attackers."""
 
     def problems(self) -> list[str]:
         found = []
@@ -71,7 +72,7 @@ class Phase:
         return [*found, *(f"{self.attack}: server {node} grew by {size} MiB" for node, size in grown.items())]
 
     def row(self) -> str:
-        """Of a table."""
+        """A row of the table."""
         largest = max(most for _, most, _ in self.rss_mib.values())
         before, after = (max(sizes[at] for sizes in self.rss_mib.values()) for at in (0, 2))
         asked = self.seen.get("requests", 0) or self.seen.get("silent", 0) or self.seen.get("connections", 0)
@@ -110,7 +111,7 @@ class HonestClient:
         self._stream.socket.close()
 
     async def ask(self, opcode: int, body: Writer | None = None) -> int:
-        """The error of the answer."""
+        """Send a request; return the error of the answer."""
         self._xid += 1
         writer = Writer().int32(self._xid).int32(opcode)
         writer.content += (body or Writer()).content
@@ -137,14 +138,14 @@ class HonestClient:
 
 @attrs.define(eq=False)
 class ZooKeeperSiege:
-    """Use `besiege_zookeeper`."""
+    """Servers under siege. Use `besiege_zookeeper`."""
 
     cluster: ParityCluster
     _pids: Mapping[int, int]
     _written: list[str] = attrs.field(factory=list)
 
     async def prepare(self) -> None:
-        """The large parent, a small one, and a quota."""
+        """Make the large parent, a small one, and a quota."""
         client = await HonestClient.connect(self.cluster.client_port(1))
         for path, data in (
             ("/siege", b""), (LARGE, b"x" * LARGE_BYTES), ("/siege/small", b""), ("/honest", b""),
@@ -157,7 +158,7 @@ class ZooKeeperSiege:
     async def attack(
         self, kind: str, seconds: float, seed: int = 1, rest_seconds: float = REST_SECONDS, *, here: bool = False
     ) -> Phase:
-        """Let attackers loose, in a process of their own or in this one; empty: nothing happens, to compare with."""
+        """Start attackers, in a process of their own or in this one. Empty for no attack, to compare with."""
         before, most = self._rss(), self._rss()
         took, own, written, seen = list[float](), [0.0], len(self._written), dict[str, int]()
         honest: list[HonestClient] = []
@@ -210,7 +211,7 @@ class ZooKeeperSiege:
         )
 
     async def check(self) -> list[str]:
-        """What is wrong at the end: a server that is another process, or a write that is not there."""
+        """Faults at the end: a server that is another process, or a write that is missing."""
         wrong = [f"server {node} has ended" for node, pid in self._pids.items() if self.cluster.pid(node) != pid]
         client = await HonestClient.connect(self.cluster.client_port(SIZE))
         await client.ask(9, Writer().string("/"))
@@ -250,7 +251,7 @@ class ZooKeeperSiege:
         ]
 
     def _rss(self) -> dict[int, int]:
-        """In MiB. A server that has ended has none, which is an error here."""
+        """MiB of each server. One that has ended has none, which is an error here."""
         return {
             node: int(Path(f"/proc/{self.cluster.pid(node)}/statm").read_text().split()[1]) * 4096 // _MIB
             for node in self._pids
@@ -272,7 +273,7 @@ def besieged(folder: Path) -> Iterator[ZooKeeperSiege]:
 async def run_siege(
     siege: ZooKeeperSiege, kinds: Sequence[str], seconds: float, seed: int, told: Any = print
 ) -> list[str]:
-    """Every attack, between two phases without any; tells rows of a table. Returns what was wrong."""
+    """Run every attack, between two phases without any; report rows of a table. Return the faults."""
     await siege.prepare()
     told(HEADER)
     problems = []

@@ -40,14 +40,14 @@ from virtuallog_loglets.native.messages import NativeGetState, NativeReadWaves, 
 PARALLEL: Final = {"frames": 16, "silent": 1500, "drip": 100, "greedy": 40, "calls": 8, "unended": 64}
 """Connections to each node at a time."""
 _SAMPLED: Final = 20
-"""Of every so many connections the answers are read."""
+"""The answers of every so many connections are read."""
 _MOST_OF_A_FRAME: Final = bytes(12 << 20)
 _ABORTIVE: Final = struct.pack("ii", 1, 0)
 
 
 @attrs.define(eq=False)
 class Attacker:
-    """Everything that all connections share."""
+    """The state that all connections share."""
 
     addresses: list[str]
     seed: int
@@ -108,11 +108,11 @@ _BURSTS: dict[int, Bursts] = {}
 
 
 async def frames(attacker: Attacker, address: str, chooser: random.Random) -> None:
-    """One burst; over when the node has hung up, which it does once it has read all."""
+    """One burst; over when the node has hung up, as it does once it has read all."""
     bursts = _BURSTS.get(attacker.seed) or _BURSTS.setdefault(attacker.seed, Bursts(random.Random(attacker.seed)))
     burst = bursts.next()
     async with await stream_to(address) as stream:
-        with suppress(trio.BrokenResourceError):  # it may hang up before it has been sent all
+        with suppress(trio.BrokenResourceError):  # the node may hang up before it has received all
             await stream.send_all(burst.data)
             await stream.send_eof()
         answers = await _read_all(stream)

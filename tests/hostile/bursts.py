@@ -1,8 +1,7 @@
-"""What one hostile connection sends: an opening, then mutated frames up to the first that ends the connection.
+"""Bursts of one hostile connection: an opening, then mutated frames up to the first that ends the connection.
 
-A twin of the node's connection reads every frame first. So the frames that count are those that the node really looks
-at, and what is still, or by chance, a sound command is not sent: without TLS, whoever can connect may seal or trim the
-log, and that would prove nothing.
+A twin of the node's connection reads every frame first. So only frames count that the node really reads. Frames that are still, or by
+chance, sound commands are not sent: without TLS any client may seal or trim the log, and that would prove nothing.
 """
 
 from __future__ import annotations
@@ -41,19 +40,19 @@ from virtuallog_loglets.native.messages import (
 from virtuallog_metastore.messages import Ask
 
 HARMLESS: Final = (NativeAppend, NativeGetState, NativeReadWaves, NativeWaitTail, Ask, GetStatus, Hello, OpenNode)
-"""May be executed as they are."""
+"""Commands that may be executed as they are."""
 OF_A_LOGLET: Final = (NativeStore, NativeRepair, NativeSeal, NativeTrim)
-"""May be executed on loglets that are made up."""
+"""Commands that may be executed on invented loglets."""
 FRAMES_MAX: Final = 400
-"""Of one connection."""
+"""Most frames of one connection."""
 _ENDS_SHARE: Final = 0.1
-"""Of the frames that end a connection, so many are sent; else most of the time would go into new connections."""
+"""Share of the frames that end a connection that are sent; else most of the time would go into new connections."""
 _NOT_SENT: Final = "sound command, not sent"
 _CALLS_SHARE: Final = 0.995
 VARIANTS: Final = 20
-"""Of each message: values differ, frames are then mutated at random."""
+"""Variants of each message: values differ, frames are then mutated at random."""
 _QUESTION_AT: Final = 32
-"""In a frame: behind its header, the root pointer, and the two words of the Message."""
+"""Place in a frame: behind its header, the root pointer, and the two words of the Message."""
 _SMALLEST_CALL: Final = 100
 _TOO_LONG: Final = 1 << 20
 _NOBODY: Final = Identity(cluster=b"", node=NodeId(1), store_id=b"", boot=1, software="twin")
@@ -61,7 +60,7 @@ _NOBODY: Final = Identity(cluster=b"", node=NodeId(1), store_id=b"", boot=1, sof
 
 @attrs.frozen
 class Burst:
-    """What one connection sends, and what becomes of it as far as the twin can tell."""
+    """The frames of one connection, and their effect as far as the twin can tell."""
 
     data: bytes
     frames: int
@@ -70,12 +69,12 @@ class Burst:
 
 @attrs.define(eq=False)
 class Bursts:
-    """Makes bursts. Not the same ones in two lives: codecs differ in nothing, but question numbers go on."""
+    """Makes bursts. They differ between two runs: codecs are the same, but question numbers go on."""
 
     _chooser: random.Random
     _methods: Methods = attrs.field(factory=lambda: bind(interfaces()))
     _calls: Sequence[bytes] = attrs.field(init=False)
-    """Sound ones, of every method."""
+    """Sound calls of every method."""
     _others: Sequence[bytes] = attrs.field(init=False)
     """The other messages of the RPC protocol."""
     _question: int = attrs.field(default=0, init=False)
@@ -84,7 +83,7 @@ class Bursts:
         self._calls, self._others = calls(self._chooser), others(self._methods)
 
     def next(self) -> Burst:
-        """The next one."""
+        """The next burst."""
         opening, twin = _opening(), self._new_twin()
         parts, outcomes, size = [opening], Counter[str](), 0
         while len(parts) <= FRAMES_MAX and size < _TOO_LONG and twin.failure is None and not twin.unfinished_bytes:
@@ -109,7 +108,7 @@ class Bursts:
         return self._chooser.choice(self._calls if self._chooser.random() < _CALLS_SHARE else self._others)
 
     def _numbered(self, frame: bytes) -> bytes:
-        """A call under a question of its own: twice the same one would end the connection."""
+        """A call under a question of its own: the same one twice would end the connection."""
         if len(frame) < _SMALLEST_CALL:
             return frame  # no call, or one without parameters
         self._question = self._question % 0xFFFF_FFFF + 1
@@ -165,7 +164,7 @@ def _opening() -> bytes:
 
 
 def _outcome(twin: RpcConnection, frame: bytes) -> str | None:
-    """What a node will make of the frame; None: it must not be sent."""
+    """The effect of the frame on a node. None if it must not be sent."""
     calls = [event for event in twin.receive_untrusted(frame) if isinstance(event, CallArrived)]
     for call in calls:
         if not _is_harmless(call.request):

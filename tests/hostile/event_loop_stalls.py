@@ -1,8 +1,8 @@
-"""How long the event loop of a process stood, measured within it: a turn is what is done between two looks for what has come in.
+"""Stalls of a process's event loop, measured inside: a turn is the work between two polls for input.
 
-A turn of more than `TOLD_MS` becomes a line of the file that `recorded` was given: when it ended, how long it took, for how much of that the
-main thread was ready to run and the machine ran others, and which step took most of it. What is left of a turn is the server's own doing: its work, and its
-waits for a disk or for a thread that holds the interpreter.
+A turn of more than `TOLD_MS` becomes a line of the file that `recorded` was given: its end, its duration, the part of it in which the
+main thread was ready to run and the machine ran other threads, and the step that took most of it. The rest of a turn is the server's own
+doing: its work, and its waits for a disk or for a thread that holds the interpreter.
 
 `ready_seconds` is of Linux, /proc/PID/schedstat: the kernel counts it for every thread, here for the main one.
 """
@@ -26,13 +26,13 @@ _NS: Final = 1e9
 
 
 class Readiness:
-    """For how long the main thread of a process was ready to run, and did not."""
+    """Time for which the main thread of a process was ready to run, and did not."""
 
     def __init__(self, pid: int) -> None:
         self._file = os.open(f"/proc/{pid}/schedstat", os.O_RDONLY)
 
     def seconds(self) -> float:
-        """Since its start."""
+        """Seconds since its start."""
         return int(os.pread(self._file, 64, 0).split()[1]) / _NS
 
     def close(self) -> None:
@@ -41,16 +41,16 @@ class Readiness:
 
 @attrs.frozen(kw_only=True)
 class Turn:
-    """One that took long."""
+    """A long turn."""
 
     ended: float
-    """By the monotonic clock, which all processes of a machine share."""
+    """Its end, on the monotonic clock, which all processes of a machine share."""
     took_ms: float
     machine_ms: float
     worked_ms: float
-    """Of the processor, by the main thread. What is neither, it has waited for: for a disk, or for a thread that holds the interpreter."""
+    """Processor time of the main thread. Other time it has waited: for a disk, or for a thread that holds the interpreter."""
     step: str
-    """The task whose step took most."""
+    """The task with the longest step."""
     step_ms: float
 
     @property
@@ -59,7 +59,7 @@ class Turn:
 
 
 class Recorder(trio.abc.Instrument):
-    """Writes long turns of the loop that it is an instrument of to a file, one line of JSON each."""
+    """Writes long turns of its loop to a file, one line of JSON each."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("a", buffering=1)
@@ -99,7 +99,7 @@ class Recorder(trio.abc.Instrument):
 
 @contextmanager
 def recorded(path: Path) -> Iterator[None]:
-    """Every `trio.run` within the block has a recorder."""
+    """Give every `trio.run` within the block a recorder."""
     run = trio.run
     trio.run = functools.partial(run, instruments=[Recorder(path)])  # type: ignore[assignment]  # the same, with one argument given
     try:
@@ -109,6 +109,6 @@ def recorded(path: Path) -> Iterator[None]:
 
 
 def read_turns(path: Path, since: float) -> list[Turn]:
-    """Those that ended later than `since`."""
+    """The turns that ended later than `since`."""
     turns = [Turn(**json.loads(line)) for line in path.read_text().splitlines()]
     return [turn for turn in turns if turn.ended > since]

@@ -1,4 +1,4 @@
-"""Changes frames: their header, the pointers of their message, the words behind those, their length."""
+"""Mutations of frames: their header, the pointers of their message, the words behind those, their length."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 
 _WORD: Final = 8
 _ENVELOPE_BYTES: Final = 14 * _WORD
-"""What the RPC protocol wraps around the parameters of a call. Damage there ends the connection most of the time."""
+"""Words that the RPC protocol wraps around the parameters of a call. Damage there ends the connection most of the time."""
 
 
 def mutated(chooser: random.Random, frame: bytes) -> bytes:
-    """A frame that is not what it was. Mostly the header stays as it is: else nothing behind it is looked at."""
+    """A damaged frame. Mostly the header stays as it is: else nothing behind it is read."""
     return chooser.choices(_WAYS, _WEIGHTS)[0](chooser, bytearray(frame))
 
 
@@ -62,7 +62,7 @@ def _split_segments(chooser: random.Random, frame: bytearray) -> bytes:
 
 
 def _truncate(chooser: random.Random, frame: bytearray) -> bytes:
-    """The rest never comes; what follows is taken for it."""
+    """The rest never comes; later bytes are taken for it."""
     return bytes(frame[: chooser.randrange(1, len(frame))])
 
 
@@ -86,7 +86,7 @@ def _random_bytes(chooser: random.Random, frame: bytearray) -> bytes:
 
 
 def _some_byte(chooser: random.Random, frame: bytearray) -> int:
-    """Mostly of the parameters."""
+    """Mostly one of the parameters."""
     start = _WORD if len(frame) <= _ENVELOPE_BYTES or chooser.random() < 0.02 else _ENVELOPE_BYTES
     return chooser.randrange(start, len(frame))
 

@@ -1,4 +1,4 @@
-"""A node as `tests.zookeeper_parity` starts it that writes down for how long its event loop stood: to `stops` in its folder."""
+"""A node as `tests.interop` starts it, with a record of its event loop's stalls: in the file `stops` in its folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A message of every class that a node may be sent: plausible ones, and ones with the oddest values that fit the schema.
+"""A message of every class that a node may receive: plausible ones, and ones with the oddest values that fit the schema.
 
 Made from the classes themselves, so that a method added tomorrow is attacked tomorrow.
 """
@@ -24,7 +24,7 @@ from virtuallog_database.control.wire import INTERFACES
 from virtuallog_loglets.native.core import wave as waves
 
 MADE_UP: Final = tuple(SegmentId(1, 0xBAD0_0000 + number) for number in range(64))
-"""Segments that no chain has: what is stored there on purpose is nobody's."""
+"""Segments that no chain has: entries stored there belong to no log."""
 _NUMBERS: Final = (0, 1, 2, 3, 100, 4096, (1 << 16) - 1, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, (1 << 62),
                    (1 << 63) - 1, 1 << 63, (1 << 64) - 1, -1, -(1 << 63))  # fmt: skip
 _TEXTS: Final = ("", "native", "sequencer", "1", "x" * 300, "\0", "ä\u2028\U0001f600", "../../etc/passwd")
@@ -32,7 +32,7 @@ _TRIES: Final = 50
 
 
 def interfaces() -> Sequence[Interface]:
-    """All that a node of ours serves."""
+    """All interfaces of a node."""
     return [*all_interfaces(loglet_providers(), metastore_provider()), *INTERFACES]
 
 
@@ -42,13 +42,13 @@ def methods() -> Sequence[tuple[type[Request[Any]], BoundMethod]]:
 
 
 def batch(chooser: random.Random) -> bytes:
-    """A sound one, of a few small entries."""
+    """A sound batch of a few small entries."""
     entries = [chooser.randbytes(chooser.randrange(20)) for _ in range(chooser.randint(1, 4))]
     return Batch.build(SessionId(chooser.randbytes(16)), chooser.choice((0, 0, 1, 7, 1 << 40)), entries).blob
 
 
 def wave(chooser: random.Random) -> bytes:
-    """Sound by its checksum, at a place that may be none."""
+    """A wave with a right checksum, at an offset that may be impossible."""
     first = chooser.choice((0, 0, 0, 1, 5, 1 << 31, (1 << 63) - 1, (1 << 64) - 2))
     built = waves.build(
         segment=chooser.choice(MADE_UP), first=first, known_tail=0, time_ms=0,
@@ -58,7 +58,7 @@ def wave(chooser: random.Random) -> bytes:
 
 
 def damaged(chooser: random.Random, blob: bytes) -> bytes:
-    """Most of the time as it was; else a few bytes changed, lost or doubled."""
+    """Most of the time unchanged; else a few bytes changed, lost or doubled."""
     match chooser.randrange(8):
         case 0:
             at = chooser.randrange(len(blob))
@@ -71,7 +71,7 @@ def damaged(chooser: random.Random, blob: bytes) -> bytes:
 
 
 def sample(form: Any, chooser: random.Random) -> Any:
-    """A value of a type as our messages have them."""
+    """A value of a type as messages have them."""
     while hasattr(form, "__supertype__"):
         form = form.__supertype__
     options = typing.get_args(form)

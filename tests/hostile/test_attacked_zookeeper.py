@@ -15,7 +15,7 @@ from virtuallog_server.zookeeper.wire.opcodes import OpCode
 @pytest.mark.long
 @pytest.mark.processes
 async def test_servers_under_attack_live_and_serve_honest_clients(tmp_path: Path) -> None:
-    """They are the same processes afterwards, have answered every ping and done every write that was asked for. Times are judged by the program."""
+    """They are the same processes afterwards, and have answered every ping and done every requested write. `make hostile` judges times."""
     with besieged(tmp_path) as siege:
         await siege.prepare()
         phases = [await siege.attack(kind, 0.5, rest_seconds=0.0, here=True) for kind in KINDS]
@@ -27,7 +27,7 @@ async def test_servers_under_attack_live_and_serve_honest_clients(tmp_path: Path
 
 
 def test_every_opcode_is_drawn() -> None:
-    """Those that are added later as well."""
+    """Also opcodes that are added later."""
     attacker = Attacker(random.Random(1))
     for _ in range(1000):
         attacker.draw()

@@ -1,4 +1,4 @@
-"""Too many connections, silent ones, stuck ones: those that work in order do not notice."""
+"""Too many connections, silent ones, stuck ones: clients that behave do not notice."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_idle_connection_makes_room_and_comes_back(autojump_clock: object)
 
 
 async def test_connections_in_use_stay_and_the_newcomer_goes(autojump_clock: object) -> None:
-    """Nobody can be spared: one too many is closed before it is read."""
+    """All are in use: one too many is closed before it is read."""
     async with shop_world(ServerLimits(connections_max=2)) as world:
         outcomes: list[Any] = []
         for token in range(2):
@@ -197,6 +197,6 @@ async def test_all_connections_together_hold_a_bounded_number_of_bytes(autojump_
 
 
 def test_limits_that_let_nobody_in_are_refused() -> None:
-    """An operator's mistake, said at the start."""
+    """An operator's mistake is reported at the start."""
     with pytest.raises(InvalidSettingError):
         ServerLimits(connections_max=0)

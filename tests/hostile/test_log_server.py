@@ -1,4 +1,4 @@
-"""A LogServer that is asked for what cannot be: made-up loglets, offsets past the end of all logs, crowds of waiters."""
+"""Impossible requests to a LogServer: made-up loglets, offsets past the end of all logs, crowds of waiters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def made_up(number: int) -> SegmentId:
 
 
 def test_made_up_loglets_that_were_only_asked_about_are_forgotten(small: int) -> None:
-    """Waiting for the tail of what nobody has stored costs a place until the wait is over, and not for ever."""
+    """Waiting for the tail of an empty loglet costs a place until the wait is over, and not for ever."""
     server = Server()
     server.store(wave_of(0))
     for number in range(10 * small):
@@ -85,7 +85,7 @@ def test_loglets_beyond_the_limit_are_refused_and_known_ones_go_on(small: int) -
 
 
 def test_room_comes_back_when_loglets_are_dropped(small: int) -> None:
-    """What lies below the lowest live version is forgotten, made up or not."""
+    """Loglets below the lowest live version are forgotten, made up or not."""
     server = Server()
     for number in range(small):
         server.ask(f"seal {number}", NativeSeal(segment=made_up(number)))
@@ -118,7 +118,7 @@ def test_all_the_loglets_there_may_be_fit_into_a_snapshot() -> None:
 def test_what_cannot_be_an_offset_is_refused_and_not_remembered(
     request_: NativeStore | NativeRepair | NativeWaitTail | NativeTrim,
 ) -> None:
-    """It would be told to everybody, and fit into no position of the log."""
+    """It would be sent to all readers, and fit into no position of the log."""
     server = Server()
 
     assert isinstance(server.ask("odd", request_), MalformedError)

@@ -1,7 +1,7 @@
-"""Whatever a file, a register or a message holds: its parser gives what it promises, or one of our own errors.
+"""Parsers of files, registers and messages: any bytes give a value, or one of our own errors.
 
 Most damage would end at a checksum. So each form is damaged twice: as it is, and with its checksum made right again, as
-whoever means harm would do it.
+an attacker would do it.
 """
 
 from __future__ import annotations

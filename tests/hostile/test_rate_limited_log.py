@@ -1,4 +1,4 @@
-"""Who sends rubbish must not be able to fill the disk with lines about it."""
+"""A peer that sends rubbish must not fill the disk with lines about it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from virtuallog.rpc.rate_limited_log import LINES_MAX, PERIOD_SECONDS, RateLimit
 
 
 async def test_many_warnings_become_a_number(mock_clock: MockClock) -> None:
-    """Twenty lines, then silence; the next period begins with how many there were."""
+    """Twenty lines, then silence; the next period begins with the number of the suppressed ones."""
     complaints = RateLimitedLog(TrioClock())
     with structlog.testing.capture_logs() as lines:
         for number in range(1000):

@@ -61,7 +61,7 @@ class Target:
 
 @attrs.define(eq=False)
 class Attacker:
-    """What all connections share."""
+    """The state that all connections share."""
 
     chooser: random.Random
     count: Counter[str] = attrs.field(factory=Counter)
@@ -242,7 +242,7 @@ KINDS: Final[dict[str, Callable[[Attacker, Target], Awaitable[None]]]] = {
 
 
 async def attack(kind: str, seconds: float, seed: int, targets: Sequence[Target]) -> Counter[str]:
-    """Misbehave in one way for so long."""
+    """Attack in one way for this time."""
     attacker = Attacker(random.Random(seed))
 
     async def again_and_again(target: Target) -> None:

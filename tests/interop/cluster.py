@@ -1,4 +1,4 @@
-"""Three of our nodes as processes, for clients that know nothing of us: as kazoo's suite starts them."""
+"""Three of our nodes as processes, for clients that know only ZooKeeper: as kazoo's suite starts them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from tests.source_tree import ROOT
 NODE: Final = Path(__file__).with_name("node.py")
 HOST: Final = "127.0.0.1"
 PATIENCE_SECONDS: Final = 60.0
-"""For whatever takes a second or two: machines stall."""
+"""Timeout of steps that take a second or two: machines stall."""
 SIZE: Final = 3
 PORTS: Final = 4
-"""Of each node: for nodes, clients, clients with TLS, admins."""
+"""Ports of each node: for nodes, clients, clients with TLS, admins."""
 
 
 @attrs.define(eq=False)
@@ -34,7 +34,7 @@ class ParityCluster:
 
     folder: Path
     program: Path = NODE
-    """What a node runs; takes the options of `node.py`."""
+    """Program of a node; takes the options of `node.py`."""
     _base: int = attrs.field(factory=lambda: free_ports(SIZE * PORTS), init=False)
     _processes: dict[int, subprocess.Popen[bytes]] = attrs.field(factory=dict, init=False)
 
@@ -53,7 +53,7 @@ class ParityCluster:
         return ",".join(f"{HOST}:{self.port(node, 2)}" for node in range(1, SIZE + 1))
 
     def certify(self) -> None:
-        """For the servers and one client, of one authority."""
+        """Make certificates for the servers and one client, of one authority."""
         authority = trustme.CA()
         authority.cert_pem.write_to_path(self.folder / "ca.pem")
         owners = {"": authority.issue_cert("localhost"), "client-": authority.issue_cert("client", common_name="app")}
@@ -62,21 +62,21 @@ class ParityCluster:
             certificate.cert_chain_pems[0].write_to_path(self.folder / f"{prefix}cert.pem")
 
     def start(self, *nodes: int) -> None:
-        """Returns once they take clients."""
+        """Start nodes; return once they accept clients."""
         for node in nodes:
             self._processes[node] = self._launch(node)
         for node in nodes:
             self.wait_for(node, "rw")
 
     def stop(self, *nodes: int) -> None:
-        """kill -9."""
+        """Kill nodes with `kill -9`."""
         for node in nodes:
             process = self._processes.pop(node)
             process.kill()
             process.wait()
 
     def word(self, node: int, letters: str) -> str:
-        """What a node answers to a four-letter word; empty: nothing."""
+        """A node's answer to a four-letter word. Empty if there is none."""
         try:
             with socket.create_connection((HOST, self.client_port(node)), timeout=PATIENCE_SECONDS) as stream:
                 stream.sendall(letters.encode())
@@ -85,7 +85,7 @@ class ParityCluster:
             return ""
 
     def wait_for(self, node: int, said: str) -> None:
-        """Until `isro` is answered like that."""
+        """Wait until the answer to `isro` is this one."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while self.word(node, "isro") != said:
             assert time.monotonic() < deadline, self.log(node)
@@ -95,7 +95,7 @@ class ParityCluster:
         return (self.folder / str(node) / "log").read_text()[-3000:]
 
     def pid(self, node: int) -> int:
-        """Of its process; 0 if that has ended."""
+        """Process id of a node. 0 if it has ended."""
         process = self._processes.get(node)
         return process.pid if process is not None and process.poll() is None else 0
 
@@ -119,7 +119,7 @@ class ParityCluster:
 
 @contextmanager
 def open_cluster(folder: Path) -> Iterator[ParityCluster]:
-    """Three nodes that take clients, while the block runs. Their data goes with them: some hundred MiB."""
+    """Run three nodes with clients' ports, for the length of the block. Their data, some hundred MiB, is deleted with them."""
     cluster = ParityCluster(folder)
     cluster.certify()
     try:

@@ -1,6 +1,6 @@
-"""ZooKeeper's own command line, zkCli.sh, as Debian packages it: one session with commands on stdin, and what it says.
+"""ZooKeeper's own command line, zkCli.sh, as Debian packages it: one session with commands on stdin, and its output.
 
-`python -m tests.interop.command_line HOST:PORT` writes what a server answers as `zkcli/said.txt` and `zkcli/refused.txt`: run it
+`python -m tests.interop.command_line HOST:PORT` writes a server's answers as `zkcli/said.txt` and `zkcli/refused.txt`: run it
 against a ZooKeeper with reconfigEnabled and extendedTypesEnabled, and the test compares ours with it.
 """
 
@@ -20,7 +20,7 @@ SCRIPT: Final = Path("/usr/share/zookeeper/bin/zkCli.sh")
 FOLDER: Final = Path(__file__).with_name("zkcli")
 SECONDS: Final = 120
 _EVENT: Final = re.compile(r"\n(?:WATCHER::|(WatchedEvent .*))\n")
-"""Two lines with an empty one before each, by a thread that may come in the middle of an answer's line, and of its own two."""
+"""Two lines with an empty one before each, by a thread that may write in the middle of an answer's line, or of its own two."""
 _DIFFERING: Final = (
     (re.compile(r"0x(?!0\b)[0-9a-f]+"), "0x?"),
     (re.compile(r"time = .*"), "time = ?"),
@@ -28,7 +28,7 @@ _DIFFERING: Final = (
     (re.compile(r"connect \S+:\d+"), "connect HOST"),
     (re.compile(r"Connecting to .*"), "Connecting"),
 )
-"""What is another one on each server, and each day."""
+"""Parts that differ on each server and each day."""
 _LIST: Final = re.compile(r"^\[(.*)\]$", re.MULTILINE)
 """Ephemerals come in no order."""
 _NOISE: Final = re.compile(r"^(?:SLF4J|log4j|\s+at |org\.apache|\s*$).*\n?", re.MULTILINE)
@@ -40,7 +40,7 @@ def is_installed() -> bool:
 
 @attrs.frozen
 class Said:
-    """What came out, without what differs each time. Its two outputs and its events come from several threads: each in its order."""
+    """The output, without the parts that differ each time. Its two streams and its events come from several threads: each in its order."""
 
     answers: str
     refusals: str
@@ -48,7 +48,7 @@ class Said:
 
 
 def talk(address: str) -> Said:
-    """One session at the server there. Takes some three seconds, most of them Java's."""
+    """Run one session at a server. Takes some three seconds, most of them for Java."""
     commands = (FOLDER / "commands.txt").read_text().replace("HOST", address)
     # The interpreter alone, no compiler: it starts sooner, and lives for a second.
     environment = {

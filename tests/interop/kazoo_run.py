@@ -43,9 +43,9 @@ NODES: Final = 3
 TIMEOUT_MS: Final = 6000
 START_SECONDS: Final = 60.0
 SETTLE_SECONDS: Final = 120.0
-"""For all clients to be answered again; machines stall for seconds."""
+"""Timeout until all clients have answers again; machines stall for seconds."""
 ROUNDING: Final = 0.001
-"""Of times in commands, as if clocks were so wrong."""
+"""Tolerance for times in commands, as if clocks were so wrong."""
 
 
 TROUBLE: Final = ("kill -9", "SIGSTOP", "swap")
@@ -53,26 +53,26 @@ TROUBLE: Final = ("kill -9", "SIGSTOP", "swap")
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """What is done."""
+    """The load and the troubles of one run."""
 
     clients: int
     operations: int
-    """Asked for by all clients together, at least."""
+    """Operations of all clients together, at least."""
     swaps: Sequence[str]
-    """Kinds of loglets, one after the other, again and again."""
+    """Kinds of loglets to swap to, one after the other, again and again."""
     swap_seconds: float
     hurt_seconds: float
-    """From one kill, or stop, to the next."""
+    """Time from one kill, or stop, to the next."""
     stop_seconds: tuple[float, float]
-    """How long a node stands still."""
+    """Shortest and longest time for which a node is stopped."""
     pause_seconds: float
-    """Of a client between two acts, on the average."""
+    """Mean pause of a client between two operations."""
     seed: int = 1
 
 
 @attrs.define(eq=False)
 class Outcome:
-    """What came of it."""
+    """Counts and violations of one run."""
 
     violations: list[Violation]
     done: Counter[str]
@@ -117,7 +117,7 @@ class _Run:
         return [partial(trio.open_tcp_stream, layout.HOST, port) for port in self.ports]
 
     async def swap(self) -> None:
-        """Every kind in its turn. What is refused while nodes are down is tried again as the next one."""
+        """Swap to every kind in its turn. A swap that is refused while nodes are down is repeated as the next one."""
         while True:
             for kind in self.plan.swaps:
                 await trio.sleep(self.plan.swap_seconds)
@@ -127,7 +127,7 @@ class _Run:
                     self.count(f"swap {before} for {kind}")
 
     async def hurt(self) -> None:
-        """One node after the other dies and is started again, or stands still for a while."""
+        """Kill and restart one node after the other, or stop it for a while."""
         source = random.Random(f"{self.plan.seed} hurt")
         while True:
             await trio.sleep(self.plan.hurt_seconds)
@@ -156,11 +156,11 @@ class _Run:
 
     @property
     def was_troubled(self) -> bool:
-        """In each way."""
+        """True if each kind of trouble has happened."""
         return all(any(what.startswith(way) for what in self.done) for way in TROUBLE)
 
     async def settle(self) -> None:
-        """Everybody comes to an end and is answered once more, and the witness sees it."""
+        """Let all clients finish and get one more answer, and let the witness see it."""
         for part in self.parts:
             part.acts = 0
         with trio.fail_after(SETTLE_SECONDS):
@@ -170,7 +170,7 @@ class _Run:
 
 
 async def run(plan: Plan, folder: Path) -> Outcome:
-    """All of it, with data in `folder`."""
+    """Run the plan, with data in `folder`."""
     first = free_ports(NODES)
     history, violations = History(trio.current_time), list[Violation]()
     async with open_local_cluster(folder / "cluster", NODES, base_port=0, zookeeper_port=first) as cluster:
@@ -195,7 +195,7 @@ async def run(plan: Plan, folder: Path) -> Outcome:
 
 
 async def _begin(state: _Run) -> None:
-    """Make what all clients need."""
+    """Make the znodes that all clients need."""
     client = DatabaseClient(
         "first", state.history, random.Random(0), state.dials(), TIMEOUT_MS, lambda: next(state.numbers)
     )

@@ -1,7 +1,7 @@
-"""Runs kazoo's own test suite against three of our nodes: `python -m tests.interop.kazoo_suite`, which `make kazoo` calls.
+"""Run of kazoo's own test suite against three of our nodes: `python -m tests.interop.kazoo_suite`, which `make kazoo` calls.
 
-`kazoo_suite.py` (in the folder of the peers' scripts) makes an environment with a pinned kazoo, runs the unmodified tests, and starts each
-node with the command that it is given: `node.py`. What passes with ZooKeeper 3.8 must pass here, but for `exceptions.py`.
+`kazoo_suite.py` (in the folder of the peers' scripts) makes an environment with a pinned kazoo, runs the unmodified tests, and starts
+each node with the command that it is given: `node.py`. Tests that pass with ZooKeeper 3.8 must pass here, but for `exceptions.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROOT: Final = Path(__file__).parents[2]
 NODE: Final = Path(__file__).with_name("node.py")
 NODE_OPTIONS: Final = "--id {id} --folder {dir} --peers {peers} --client {client} --secure {secure} --admin {admin} --pem {pem} --jaas {jaas}"
 START_SECONDS: Final = 60
-"""For all nodes of a cluster: ours listen for clients once they serve them, and machines stall."""
+"""Timeout for all nodes of a cluster: ours listen for clients once they serve them, and machines stall."""
 
 
 @click.command()
@@ -47,7 +47,7 @@ def main(
     logs: Path | None,
     pytest_arguments: tuple[str, ...],
 ) -> None:
-    """Ends with status 1 if a test fails that is no known exception, or if one of those passes."""
+    """Run the suite. Exit code 1 if a test fails that is no known exception, or if one of those passes."""
     script = peers_dir / "kazoo_suite.py"
     if not script.exists():
         raise click.ClickException(f"{script} is not there: name its folder with --peers-dir")
@@ -58,7 +58,7 @@ def main(
         *("--start", f"{shlex.join([sys.executable, str(NODE)])} {NODE_OPTIONS}"),
         *("--start-timeout", str(START_SECONDS), "--junit", str(results.resolve())),
         *(("--keep-logs", str(logs.resolve())) if logs else ()),
-        # Its environment may be below this checkout, whose own settings for pytest are not kazoo's.
+        # Its environment may be below this checkout, and must not use our settings for pytest.
         *("--", "-c", os.devnull, f"--rootdir={environment}", *pytest_arguments),
     ]
     subprocess.run(command, check=False)
@@ -70,7 +70,7 @@ def main(
 
 
 def read_results(path: Path) -> Mapping[str, str]:
-    """What became of each test: passed, failed or skipped."""
+    """Result of each test: passed, failed or skipped."""
     found = {}
     for case in ElementTree.parse(path).getroot().iter("testcase"):
         module = str(case.get("classname")).rpartition("kazoo.tests.")[2]
@@ -81,7 +81,7 @@ def read_results(path: Path) -> Mapping[str, str]:
 
 
 def judge(results: Mapping[str, str]) -> Iterable[str]:
-    """A sentence for each test that is not as it is expected to be."""
+    """A sentence for each test with an unexpected result."""
     if "passed" not in results.values():
         yield "no test has passed"
     for name, outcome in sorted(results.items()):

@@ -1,7 +1,7 @@
-"""Who follows a real cluster's log, and writes down what is applied: the judges' order of events.
+"""A follower of a real cluster's log that records the applied entries: the order of events for the judges.
 
-A passive replica with the engines of the servers, and a witness on top of them (`virtuallog_simulation.scenarios.database.witness`). It is up before the first
-client comes. If the log has been trimmed by then it begins with a server's snapshot, and the model with what that says.
+A passive replica with the engines of the servers, and a witness on top of them (`virtuallog_simulation.scenarios.database.witness`).
+It is up before the first client. If the log has been trimmed by then it begins with a server's snapshot, and so does the model.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class Follower:
     host: Host
 
     async def catch_up(self) -> None:
-        """Everything that was acknowledged before is in the history on return."""
+        """Wait until everything that was acknowledged before is in the history."""
         assert self.host.life is not None
         await self.host.life.replica.sync()
 
 
 @asynccontextmanager
 async def following(cluster: LocalCluster, folder: Path, witness: Witness) -> AsyncIterator[Follower]:
-    """For as long as the block runs. A log that is trimmed past it ends the test: snapshots are made rare enough."""
+    """Follow the log for the length of the block. A log that is trimmed past the follower ends the test: snapshots are made rare enough."""
     async with connect(cluster.file, more=[SNAPSHOTS]) as log, trio.open_nursery() as nursery:
         directory = await open_store_directory(folder)
         register = await log.view.current()

@@ -1,4 +1,4 @@
-"""One node as kazoo's test suite starts it: writes a node.toml from what `kazoo_suite.py --start` fills in, and is that node.
+"""One node as kazoo's test suite starts it: writes a node.toml from the values that `kazoo_suite.py --start` fills in, and runs that node.
 
 The same directory again is the same node again, with its data.
 """
@@ -15,7 +15,7 @@ from virtuallog_server.config.node_config import read_node_config
 from virtuallog_server.process import process
 
 SUPER: Final = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
-"""Whom the suite takes for the super user; its password is "test"."""
+"""The super user of the suite; its password is "test"."""
 _USER: Final = re.compile(r'user_(\w+)="([^"]*)"')
 
 CONFIG: Final = """\
@@ -50,7 +50,7 @@ authority = "{pem}/ca.pem"
 @click.option("--pem", type=click.Path(path_type=Path), required=True)
 @click.option("--jaas", type=click.Path(path_type=Path), required=True)
 def main(node: int, folder: Path, peers: str, client: int, secure: int, admin: int, pem: Path, jaas: Path) -> None:
-    """Be that node, until SIGTERM."""
+    """Run that node until SIGTERM."""
     listed = dict(peer.split("@") for peer in peers.split(","))
     own = listed[str(node)].rpartition(":")[2]
     ports = {"client": client, "secure": secure, "admin": admin, "peer": own}

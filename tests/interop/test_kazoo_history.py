@@ -1,4 +1,4 @@
-"""Three real servers of a Zelos under kills, stops and swaps: the history is one that ZooKeeper's promises allow."""
+"""Three real servers of the database under kills, stops and swaps: the history is one that ZooKeeper's promises allow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHORT = Plan(
     stop_seconds=(0.5, 1.5),
     pause_seconds=0.01,
 )
-"""The whole is `make zelos`."""
+"""The long run is `make zelos`."""
 
 
 @pytest.mark.processes

@@ -1,13 +1,13 @@
-"""kazoo's recipes, in use while the consensus below is swapped and one of three servers is killed: nobody who uses them notices.
+"""kazoo's recipes, in use while the consensus below is swapped and one of three servers is killed: their users do not notice.
 
-Lock, Election, Queue, Barrier, DoubleBarrier and Party are in the middle of what they do when the trouble begins. Sessions live on, so
-whoever holds something holds it afterwards; whoever waits is served when it is his turn. Watches are counted at the recipes for
-it, DataWatch and ChildrenWatch, against what was written, and a bare one that is there from before the trouble until after it.
+Lock, Election, Queue, Barrier, DoubleBarrier and Party are in the middle of their work when the trouble begins. Sessions live on, so a
+holder holds afterwards, and a waiting client is served in its turn. Watches are counted at the recipes for them, DataWatch and
+ChildrenWatch, against the writes, and at a bare one that is there from before the trouble until after it.
 
-Who is connected where is no matter of luck: one who holds and writes, and one who waits, lose their server; the bystander keeps his,
-so his watches must outlive everything. kazoo sets no watch again after a reconnect. It calls them all, with an event of type NONE,
-and forgets them; Lock, Election, DataWatch and ChildrenWatch ask again then, and Barrier and DoubleBarrier wait for ever, with any
-server (`Barrier.wait` says so).
+The connections are not left to luck: a client that holds and writes, and one that waits, lose their server; the bystander keeps its
+own, so its watches must outlive everything. kazoo sets no watch again after a reconnect. It calls them all, with an event of type NONE,
+and forgets them. Lock, Election, DataWatch and ChildrenWatch ask again then; Barrier and DoubleBarrier wait for ever, with any server
+(`Barrier.wait` says so).
 """
 
 from __future__ import annotations
@@ -38,19 +38,20 @@ from virtuallog_server.local_cluster import layout
 from virtuallog_server.local_cluster.supervisor import LocalCluster, open_local_cluster
 
 PATIENCE_SECONDS: Final = 120.0
-"""For what takes a second or two: machines stall, and a client waits for a handshake as long as for a session."""
+"""Timeout of steps that take a second or two: machines stall, and a client waits for a handshake as long as for a session."""
 SESSION_SECONDS: Final = 40.0
-"""Longer than a machine stalls, as it is not expiry that is looked at here; the longest that servers grant. kazoo breaks a connection
-that has been silent for two thirds of it."""
+"""Longer than a machine stalls, as this test is not about expiry; the longest that servers grant. kazoo breaks a connection
+that has been silent for two thirds of it.
+"""
 KILLED: Final = NodeId(2)
 OTHERS: Final = (NodeId(1), NodeId(3))
 VALUES: Final = 20
-"""Written in each part of the story."""
+"""Values written in each part of the story."""
 
 
 @attrs.define(eq=False)
 class User:
-    """A client, what became of its session, and what its watches were shown."""
+    """A client, the states of its session, and the values that its watches have shown."""
 
     client: Any
     states: list[str] = attrs.field(factory=list)
@@ -60,9 +61,9 @@ class User:
 
     @classmethod
     def of(cls, nodes: Sequence[NodeId], first_port: int) -> User:
-        """One that connects to the first of these servers that takes it."""
+        """A client that connects to the first of these servers that accepts it."""
         hosts = ",".join(f"{layout.HOST}:{first_port + node - 1}" for node in nodes)
-        # By default kazoo's ChildrenWatch tries once, and never again where a second break follows on the heels of the first one.
+        # By default kazoo's ChildrenWatch tries once, and gives up if a second break follows right after the first one.
         patient = KazooRetry(max_tries=-1, max_delay=1.0, ignore_expire=False)
         return cls(KazooClient(hosts, timeout=SESSION_SECONDS, randomize_hosts=False, command_retry=patient))
 
@@ -76,7 +77,7 @@ class User:
         self.client.close()
 
     def watch(self) -> None:
-        self.sync()  # kazoo's ChildrenWatch gives up where there is no such znode, and servers may lag
+        self.sync()  # kazoo's ChildrenWatch gives up without such a znode, and servers may lag
         DataWatch(self.client, "/value", lambda data, stat: self.values.append(int(data)))
         ChildrenWatch(self.client, "/children", lambda names: self.children.append(sorted(names)))
 
@@ -89,13 +90,13 @@ class User:
 
     @property
     def breaks(self) -> int:
-        """How often its connection broke."""
+        """Number of breaks of its connection."""
         return self.states.count(KazooState.SUSPENDED)
 
 
 @attrs.define(eq=False)
 class Holder:
-    """A thread that does something once it holds something, and says so. What it waits for may take the whole story."""
+    """A thread that acts once it holds something, and reports that. It may wait for the whole story."""
 
     work: Callable[[Holder], object]
     holds: threading.Event = attrs.field(factory=threading.Event)
@@ -107,7 +108,7 @@ class Holder:
         self.thread.start()
 
     def hold(self) -> None:
-        """What it does when it is its turn."""
+        """The action in its turn."""
         self.holds.set()
         self.release.wait()
 
@@ -122,7 +123,7 @@ class Holder:
 
 @attrs.define(eq=False)
 class Story:
-    """What happens in the thread of kazoo's users."""
+    """The actions in the thread of kazoo's users."""
 
     writer: User
     """It holds, too."""
@@ -165,13 +166,13 @@ class Story:
 
     @contextmanager
     def _holding(self) -> Iterator[None]:
-        """Everything is in the middle of something; then it is brought to its end."""
+        """Put everything into the middle of its work; at the end of the block finish it."""
         one, other = self.writer.client, self.waiter.client
         held = [Holder(partial(_in_lock, one)), Holder(partial(_elected, one))]
         assert all(holder.has_come() for holder in held)
         waiting = [Holder(partial(_in_lock, other)), Holder(partial(_elected, other))]
         one.Barrier("/barrier").create()
-        self.bystander.sync()  # a server that has not heard of it yet may say that there is none
+        self.bystander.sync()  # a server that has not applied it yet may answer that there is none
         waiting.append(Holder(partial(_behind_barrier, self.bystander.client)))
         parties = [client.Party("/party", name) for client, name in ((one, "one"), (other, "other"))]
         for party in parties:
@@ -188,7 +189,7 @@ class Story:
 
     @contextmanager
     def _half_entered(self) -> Iterator[None]:
-        """One of two stands before a DoubleBarrier."""
+        """One of two clients stands before a DoubleBarrier."""
         first = Holder(partial(_in_double_barrier, self.bystander.client))
         yield
         assert not first.holds.is_set(), "entered alone"
@@ -200,7 +201,7 @@ class Story:
 
     @contextmanager
     def _bare_watch(self) -> Iterator[None]:
-        """Two changes after all the trouble: the first one is told, and nothing else."""
+        """Two changes after all the trouble: the first one is reported, and nothing else."""
         events: list[str] = []
         came = threading.Event()
 
@@ -219,8 +220,9 @@ class Story:
     # -- writing --------------------------------------------------------------------------------------------------
 
     def _write(self) -> None:
-        """Values, children and entries of the queue, each offered once: what is lost on its way may have come or not. The last ones
-        are acknowledged."""
+        """Write values, children and entries of the queue, each once: one that is lost on its way may have arrived or not. The last ones
+        are acknowledged.
+        """
         goal = self._written + VALUES
         while self._written < goal:
             self._written += 1
@@ -228,7 +230,7 @@ class Story:
                 goal += 1
 
     def _write_one(self, number: int) -> bool:
-        """Whether the value was acknowledged."""
+        """Write one value. True if it was acknowledged."""
         client, name = self.writer.client, b"%06d" % number
         acknowledged = _done(lambda: client.set("/value", b"%d" % number))
         _done(lambda: client.create(f"/children/{name.decode()}"))
@@ -238,18 +240,18 @@ class Story:
         return acknowledged
 
     def _wait_shown(self) -> None:
-        """Until all watches have been shown the newest."""
+        """Wait until all watches have shown the newest value."""
         final = sorted(self.writer.client.retry(self.writer.client.get_children, "/children"))
         assert _until(lambda: all(user.values[-1] == self._written for user in self.users)), "a change was not told"
         assert _until(lambda: all(user.children[-1] == final for user in self.users)), "a child was not told"
 
     def _compare(self) -> None:
-        """What was seen with what was written."""
+        """Compare the observations with the writes."""
         for user in self.users:
             assert user.values == sorted(set(user.values)), "a value was told twice, or out of order"
             assert all(set(before) <= set(after) for before, after in pairwise(user.children))
             repeated = sum(before == after for before, after in pairwise(user.children))
-            # kazoo asks in two threads after a break, and does not compare what they hear.
+            # kazoo asks in two threads after a break, and does not compare the answers.
             assert repeated <= user.breaks, "the same children were told twice"
         queue = self.bystander.client.Queue("/queue")
         taken = list(iter(queue.get, None))
@@ -279,7 +281,7 @@ def _in_double_barrier(client: Any, holder: Holder) -> None:
 
 
 def _done(work: Callable[[], object]) -> bool:
-    """Whether it was acknowledged; a connection that breaks leaves that open."""
+    """True if it was acknowledged; a broken connection leaves that open."""
     try:
         work()
     except ConnectionLoss:
@@ -300,7 +302,7 @@ def _until(condition: Callable[[], bool]) -> bool:
 
 @attrs.define(eq=False)
 class Trouble:
-    """What is done to the cluster, in trio's own thread."""
+    """The trouble of the cluster, in trio's own thread."""
 
     cluster: LocalCluster
     log: VirtualLog
@@ -319,7 +321,7 @@ class Trouble:
 @pytest.mark.processes
 @pytest.mark.long
 async def test_recipes_across_a_swap_and_a_killed_server(tmp_path: Path) -> None:
-    """No session is lost, no watch is lost or doubled, nobody gets in where somebody else is."""
+    """No session is lost, no watch is lost or doubled, and no two clients hold the same lock."""
     first = free_ports(3)
     users = [User.of(nodes, first) for nodes in ((KILLED, *OTHERS), (KILLED, *reversed(OTHERS)), OTHERS)]
     async with open_local_cluster(tmp_path, 3, base_port=0, zookeeper_port=first) as cluster:

@@ -1,4 +1,4 @@
-"""How results of kazoo's suite are judged: surprises in both directions."""
+"""Judgement on results of kazoo's suite: surprises in both directions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESULTS = """<testsuites><testsuite>
 def test_a_failure_must_be_a_known_exception_and_a_known_exception_must_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An exception whose test passes has lost its reason, and its row in the documentation goes."""
+    """An exception whose test passes has lost its reason, and must leave the documentation."""
     (tmp_path / "results.xml").write_text(RESULTS)
     results = kazoo_suite.read_results(tmp_path / "results.xml")
     lock, two = "test_lock.KazooLockTests::test_lock", "test_lock.KazooLockTests::test_two"
@@ -41,5 +41,5 @@ def test_a_failure_must_be_a_known_exception_and_a_known_exception_must_fail(
     ],
 )
 def test_an_event_may_come_in_the_middle_of_an_answer(output: str) -> None:
-    """ZooKeeper's command line prints it from another thread, in two steps: taken out, the answer is whole."""
+    """ZooKeeper's command line prints it from another thread, in two steps: without it, the answer is whole."""
     assert command_line.parted(output) == ("ls /\n[a, b]\n", ["WatchedEvent type:NodeCreated"])

@@ -1,4 +1,4 @@
-"""Clients that know nothing of us, against three nodes as processes: ZooKeeper's own command line, kazoo, a browser."""
+"""Clients that know only ZooKeeper, against three nodes as processes: ZooKeeper's own command line, kazoo, a browser."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_zookeepers_own_command_line_says_what_it_says_to_zookeeper(cluster: Par
 
 
 def test_a_client_with_tls_is_who_its_certificate_says(cluster: ParityCluster) -> None:
-    """kazoo, with a certificate; what it creates for itself nobody else may read."""
+    """kazoo, with a certificate; no other client may read the znodes that it creates for itself."""
     files = {"certfile": "client-cert.pem", "keyfile": "client-key.pem", "ca": "ca.pem"}
     options = {option: str(cluster.folder / name) for option, name in files.items()}
     with client(cluster.tls_hosts, use_ssl=True, **options) as secure, client(cluster.hosts) as other:
@@ -72,8 +72,9 @@ def page(cluster: ParityCluster, node: int, name: str) -> str:
 
 
 def test_every_server_is_on_the_list_and_one_is_called_leader(cluster: ParityCluster) -> None:
-    """What programs that watch an ensemble look at: /zookeeper/config, `mntr`, admin pages. A server puts itself on the list once it
-    serves; two that do so at a time see each other, and one of them tries again."""
+    """Programs that watch an ensemble read /zookeeper/config, `mntr`, admin pages. A server puts itself on the list once it
+    serves; two that do so at a time see each other, and one of them tries again.
+    """
     with client(cluster.hosts) as any_server:
         complete = threading.Event()
 
@@ -92,7 +93,7 @@ def test_every_server_is_on_the_list_and_one_is_called_leader(cluster: ParityClu
 
 
 def test_a_client_without_tls_is_not_shown_as_secure(cluster: ParityCluster) -> None:
-    """An operator who looks for those that still come in the clear finds them on the admin page, through the doors of a real node."""
+    """An operator finds clients without TLS on the admin page, through the ports of a real node."""
     with client(f"{HOST}:{cluster.client_port(1)}"):
         shown = json.loads(page(cluster, 1, "connections"))
 
@@ -100,7 +101,7 @@ def test_a_client_without_tls_is_not_shown_as_secure(cluster: ParityCluster) -> 
 
 
 def test_one_server_that_is_left_can_be_read(cluster: ParityCluster) -> None:
-    """Two of three are killed: it takes clients who ask for no more. When they are back, clients are told to look for a full server."""
+    """Two of three are killed: the last one accepts clients that only read. When they are back, clients are sent to look for a full server."""
     with client(cluster.hosts) as writer:
         writer.create("/kept", b"1")
     with client(f"{HOST}:{cluster.client_port(1)}") as near:
@@ -121,7 +122,7 @@ def test_one_server_that_is_left_can_be_read(cluster: ParityCluster) -> None:
 
 
 def test_recorded_transcripts_are_whole() -> None:
-    """Each of the commands that are said to work is in the session that is compared."""
+    """Each command of the supported ones is in the recorded session."""
     commands = {line.split()[0] for line in Path(command_line.FOLDER / "commands.txt").read_text().splitlines()}
     promised = {
         "ls", "get", "set", "create", "delete", "deleteall", "stat", "getAcl", "setAcl", "addauth", "setquota", "listquota",

@@ -1,7 +1,7 @@
-"""The same commands, drawn at random, to a real ZooKeeper 3.8 and to our tree: the same errors, paths, stats, rights and quotas.
+"""Random commands to a real ZooKeeper 3.8 and to our tree: the same errors, paths, stats, rights and quotas.
 
 The model that the tree is compared with elsewhere was written by the same people; this one was not. Times are left out, and zxids are
-compared by the command that they belong to.
+compared by their commands.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Both:
     world: World
     origin: Origin
     zxids: dict[int, int] = attrs.field(factory=lambda: {0: 0})
-    """Of the real one: ours for the same command."""
+    """zxid of the real one -> ours, for the same command."""
 
     def compare(self, operation: Operation) -> None:
         theirs, ours = self._ask(self._request(operation)), self.world.do(operation, self.origin)
@@ -86,7 +86,7 @@ class Both:
             assert self.stat(theirs) == _stat(ours.value), operation
 
     def compare_all(self, path: str = "/") -> int:
-        """Everything below `path`, as it is read. Returns how many znodes there are."""
+        """Compare everything below `path`, as it is read. Return the number of znodes."""
         tree, identities = self.world.tree, self.origin.identities
         assert self.stat(self.client.exists(path)) == _stat(tree.exists(path)), path
         for theirs, ours in (
@@ -193,7 +193,7 @@ def drawn(chance: random.Random) -> Operation:
 
 
 def compare_with(address: str, chance: random.Random) -> int:
-    """Blocks."""
+    """Run the comparison; blocks."""
     client = KazooClient(address, timeout=4.0)
     client.start(timeout=60)
     try:
@@ -213,7 +213,7 @@ def compare_with(address: str, chance: random.Random) -> int:
 @pytest.mark.processes
 @pytest.mark.slow
 async def test_a_real_zookeeper_answers_the_same(tmp_path: Path) -> None:
-    """Every result on the way, and everything there is in the end."""
+    """Every result on the way, and all znodes in the end."""
     async with open_zookeeper(tmp_path, *SETTINGS) as server:
         found = await trio.to_thread.run_sync(compare_with, server.address, random.Random(11), abandon_on_cancel=True)
         assert found > 20

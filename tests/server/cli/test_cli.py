@@ -34,7 +34,7 @@ def run(*arguments: str, cluster: Path | None = None) -> Result:
 
 @pytest.fixture
 def dead_cluster(tmp_path: Path) -> Path:
-    """A cluster file that leads to a port on which nobody listens (discard, a privileged one)."""
+    """A cluster file with a port that no process listens on (discard, a privileged one)."""
     path = tmp_path / "cluster.toml"
     path.write_text('[[node]]\nid = 1\naddress = "127.0.0.1:9"\n')
     return path
@@ -69,7 +69,7 @@ def test_reconfigure_tells_what_can_be_set() -> None:
 
 @pytest.mark.parametrize("kind", ["native", "paxos", "striped", "zookeeper"])
 def test_a_kind_takes_the_settings_that_it_tells(kind: str) -> None:
-    """What it objects to is the value; a name that it does not tell is unknown, and it says which it knows."""
+    """It objects to the value. An unknown name is refused, with the names that the kind knows."""
     provider = loglet_providers()[kind]
     assert isinstance(provider, SupportsSettings)
     cluster = Cluster(members=(), planner=NodeId(1))
@@ -137,7 +137,7 @@ def test_wrong_usage_ends_with_2(arguments: list[str], words: str) -> None:
     ],
 )
 def test_wrong_usage_with_a_cluster_ends_with_2(dead_cluster: Path, arguments: list[str], words: str) -> None:
-    """The same, before anybody is asked."""
+    """The same, before any node is asked."""
     result = run(*arguments, cluster=dead_cluster)
 
     assert result.exit_code == 2
@@ -151,7 +151,7 @@ def test_wrong_usage_with_a_cluster_ends_with_2(dead_cluster: Path, arguments: l
     "arguments", [["append", "x"], ["read"], ["tail"], ["seal"], ["chain"], ["trim", "3"], ["explain"]]
 )
 def test_nobody_there_ends_with_3_and_one_line(dead_cluster: Path, arguments: list[str]) -> None:
-    """Unavailable is told from failed, without a traceback."""
+    """Unavailable has another exit code than failed, and no traceback."""
     result = run(*arguments, cluster=dead_cluster)
 
     assert result.exit_code == 3
@@ -187,7 +187,7 @@ def test_only_loopback_is_served(tmp_path: Path) -> None:
 
 
 def test_called_without_a_command_it_shows_the_help() -> None:
-    """The one wrong usage that is more than a line: who knows nothing yet is told all of it."""
+    """The one wrong usage with more than a line: a new user gets the whole help."""
     result = run()
 
     assert result.exit_code == 2
@@ -288,7 +288,7 @@ async def test_a_pace_is_kept_and_a_late_start_is_made_up_for(autojump_clock: Mo
 
 @pytest.mark.parametrize("grace", ["inf", "nan", "1e30", "-1"])
 def test_a_grace_that_never_ends_is_wrong_usage(grace: str, dead_cluster: Path) -> None:
-    """It is told before anything is written."""
+    """It is refused before anything is written."""
     result = run("archive", "all", "--to", "memory://archives", "--grace", grace, cluster=dead_cluster)
 
     assert result.exit_code == 2

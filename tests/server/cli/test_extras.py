@@ -81,7 +81,7 @@ def test_a_picture_names_its_extra(command: list[str]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("option", ["--console", "--admin"])
 def test_a_console_names_its_extra(option: str, tmp_path: Path) -> None:
-    """A node whose config has an HTTP address ends in one line, before its data directory is made."""
+    """A node with an HTTP address in its config ends in one line, before its data directory is made."""
     config, data = tmp_path / "node.toml", tmp_path / "data"
     section = 'console = "127.0.0.1:9"' if option == "--console" else '[zookeeper]\nadmin_listen = "127.0.0.1:9"'
     config.write_text(f'id = 1\ndata = "{data}"\n{section}\n')

@@ -1,4 +1,4 @@
-"""How `append --lines` cuts a stream into entries."""
+"""Splitting of a stream into entries for `append --lines`."""
 
 from __future__ import annotations
 

@@ -77,9 +77,10 @@ def test_wrong_usage_starts_nothing(tmp_path: Path, arguments: list[str], compla
     ],
 )
 def test_what_cannot_work_is_refused(tmp_path: Path, arguments: list[str]) -> None:
-    """Too many peers for the quorum, two with one number, addresses that are none or open to others, a path that is none.
+    """Too many peers for the quorum, two with one number, invalid addresses or addresses open to others, an invalid path.
 
-    In a process of its own: if one of them were not refused, a replica would run, and for ever."""
+    In a process of its own: if one of them were not refused, a replica would run, and for ever.
+    """
     replica = [sys.executable, "-P", "-m", "virtuallog_server", "paxos-log", "replica", "--path", str(tmp_path / "one")]
     ended = subprocess.run(
         [*replica, *arguments], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
@@ -149,7 +150,7 @@ def test_a_copy_of_a_closed_log_is_whole_without_a_vote() -> None:
 
 @pytest.mark.processes
 async def test_the_replicas_of_a_cluster(tmp_path: Path) -> None:
-    """Of each paxos loglet in the chain, one row for each replica; who does not answer is told, too."""
+    """One row for each replica of each paxos loglet in the chain, also for silent ones."""
     async with open_local_cluster(tmp_path, base_port=0, loglet="paxos") as cluster:
         async with open_services_to(cluster.file) as services:
             await cluster.wait_ready(services)
@@ -204,7 +205,7 @@ def test_the_session_in_the_manual(tmp_path: Path) -> None:
 
 
 def test_the_program_in_the_manual_is_the_example() -> None:
-    """Which another test runs."""
+    """The manual prints examples/paxos_log.py, which another test runs."""
     (program,) = (text for kind, text in BLOCK.findall(DOCUMENT) if kind == "python")
 
     assert program == (ROOT / "examples" / "paxos_log.py").read_text()

@@ -1,4 +1,4 @@
-"""What `virtuallog paxos-log benchmark` makes of a trace."""
+"""Traces of `virtuallog paxos-log benchmark`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_what_is_no_size_is_refused_with_its_line(line: str) -> None:
 
 @pytest.mark.parametrize(("content", "expected"), [(Content.ZERO, b"\x00\x00"), (Content.ONE, b"\xff\xff")])
 def test_entries_are_what_was_asked_for(content: Content, expected: bytes) -> None:
-    """Of the sizes of the trace; random ones differ."""
+    """Entries have the sizes of the trace; random ones differ."""
     assert list(entries([2, 0], content, random.Random(1))) == [expected, b""]
     first, second = entries([16, 16], Content.RANDOM, random.Random(1))
     assert first != second

@@ -1,4 +1,4 @@
-"""The config file of a node: whatever it was started with is in it."""
+"""The config file of a node: it holds every option that the node was started with."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def test_any_text_can_be_a_value(text: str) -> None:
 
 
 def test_options_are_inserted_and_nothing_else_changes(tmp_path: Path) -> None:
-    """What an operator has written stays, comments included; who may read it stays; a second start adds nothing."""
+    """An operator's text stays, comments included; so do the permissions of the file. A second start adds nothing."""
     path = tmp_path / "node.toml"
     path.write_text(HAND_MADE)
     path.chmod(0o600)
     options = StartOptions(console="127.0.0.1:8003", zookeeper="127.0.0.1:2183", origin="file:///o")
     amended = amend(path, options)
-    assert path.read_text() == HAND_MADE  # not before it is told to
+    assert path.read_text() == HAND_MADE  # not before `write`
 
     amended.write()
 

@@ -1,4 +1,4 @@
-"""What a node's config says of the engines of its replica."""
+"""Engine settings from a node's config."""
 
 from __future__ import annotations
 

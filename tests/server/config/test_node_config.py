@@ -73,7 +73,7 @@ PEERS = '\n[[peer]]\nid = 1\naddress = "127.0.0.1:7001"\n'
 def test_a_bad_file_is_refused_with_line_and_key(
     tmp_path: Path, text: str, line: int | None, key: str, reason: str
 ) -> None:
-    """Whoever wrote the file is told where to look."""
+    """The error names the place for the author of the file."""
     path = write(tmp_path, text)
 
     with pytest.raises(InvalidSettingError) as caught:
@@ -91,7 +91,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_cluster_file_reads_back_as_it_was_spelled(tmp_path: Path) -> None:
-    """What `up` writes, clients read."""
+    """Clients read the cluster file that `up` writes."""
     cluster = ClusterFile(nodes=parse_peers("1@127.0.0.1:7001, 2@[::1]:7002"))
     path = tmp_path / "cluster.toml"
     path.write_text(cluster.spell())
@@ -100,7 +100,7 @@ def test_a_cluster_file_reads_back_as_it_was_spelled(tmp_path: Path) -> None:
 
 
 def test_a_cluster_file_without_nodes_is_refused(tmp_path: Path) -> None:
-    """A seed list that names nobody leads nowhere."""
+    """A seed list without a node is refused."""
     path = tmp_path / "cluster.toml"
     path.write_text("node = []\n")
 

@@ -48,15 +48,16 @@ async def wait_serving(cluster: LocalCluster) -> None:
 
 
 def status(cluster: LocalCluster) -> dict[int, dict[str, Any]]:
-    """What `virtuallog database status` says of each node."""
+    """The answer of `virtuallog database status` about each node."""
     done = command("database", "status", "--json", cluster=cluster.file_path)
     assert done.returncode == 0, done.stderr
     return {row["node"]: row for row in json.loads(done.stdout)["replicas"]}
 
 
 async def test_servers_answer_kazoo_a_replica_and_operators(tmp_path: Path) -> None:
-    """What one of them writes the others read; a server that is killed comes back with what it missed; the log is not
-    trimmed under them; and docs/howto/monitor.md has each of their figures."""
+    """Writes at one server are read at the others; a killed server catches up when it comes back; the log is not
+    trimmed under them; and docs/howto/monitor.md has each of their metrics.
+    """
     port = free_ports(6)
     async with servers(tmp_path / "cluster", port) as cluster:
         await trio.to_thread.run_sync(write_with_kazoo, port)

@@ -59,7 +59,7 @@ def life_of(node: Node) -> ReplicaIncarnation:
 
 
 def client_of(node: Node) -> DatabaseClient:
-    """Of its present life."""
+    """The client service of its present life."""
     life = life_of(node)
     access = DatabaseHandle(clock=life.environment.clock, random=life.environment.random, node=node.config.id)
     access.begin(life.database)
@@ -74,7 +74,7 @@ async def start(world: World, *numbers: int) -> list[Node]:
 
 
 async def test_servers_share_one_tree(world: World, autojump_clock: MockClock) -> None:
-    """What one has written, another one shows after a sync. Each is in the view."""
+    """A write at one replica is visible at another one after a sync. Each is in the view."""
     one, two, _ = await start(world, 1, 2, 3)
     await client_of(one).create("/a", b"1")
     assert (await client_of(two).get("/a", linearizable=True)).data == b"1"
@@ -109,7 +109,7 @@ async def test_status_and_metrics_say_how_far_a_replica_is(world: World, autojum
 
 
 async def test_a_server_comes_back_with_its_state(world: World, autojump_clock: MockClock) -> None:
-    """What the crash took from its store, which has no log of its own, is played again."""
+    """Writes that a crash took from its store, which has no log of its own, are played again."""
     one, _, _ = await start(world, 1, 2, 3)
     await client_of(one).create("/a", b"1")
     world.stop(1)
@@ -229,7 +229,7 @@ async def test_a_wiped_server_restores_a_snapshot_once_the_log_is_trimmed(
 
 
 async def test_a_hold_that_is_refused_leaves_the_one_that_is_there(world: World, autojump_clock: MockClock) -> None:
-    """Somebody mistook the position: what was promised before under this name must not be trimmed for that."""
+    """A wrong position must not trim entries that were promised before under this name."""
     one, _, _ = await start(world, 1, 2, 3)
     services = world.client()
     for number in range(20):
@@ -262,7 +262,7 @@ async def test_a_trim_by_hand_leaves_what_the_database_needs(world: World, autoj
 
 
 async def test_a_hold_keeps_the_log_until_it_is_released(world: World, autojump_clock: MockClock) -> None:
-    """Whatever is flushed and snapshotted meanwhile; and what is gone cannot be held any more."""
+    """Flushes and snapshots meanwhile do not matter. Trimmed entries cannot be held any more."""
     one, _, _ = await start(world, 1, 2, 3)
     services = world.client()
     held = life_of(one).replica.cursor
@@ -281,7 +281,7 @@ async def test_a_hold_keeps_the_log_until_it_is_released(world: World, autojump_
 
 
 async def test_a_trim_by_hand_leaves_what_is_not_backed_up(world: World, autojump_clock: MockClock) -> None:
-    """Whatever the replicas need themselves. That there is no place to copy it to yet is no reason to lose it."""
+    """The replicas' own needs do not matter. Nor does the lack of a destination: entries must not be lost for that."""
     one, _, _ = await start(world, 1, 2, 3)
     services = world.client()
     await services.call(ONE, SetEngine(name="log_backup", enabled=True), 10)
@@ -313,7 +313,7 @@ async def test_a_replica_that_fails_closes_its_role_and_nothing_else(world: Worl
 
 
 async def test_who_asks_a_replica_that_ends_is_answered(world: World, autojump_clock: MockClock) -> None:
-    """An operator hears at once that nobody will answer him here."""
+    """An operator hears at once that no server of a database answers here."""
     one, _, _ = await start(world, 1, 2, 3)
     life, answers = life_of(one), list[object]()
     assert one.database is not None
@@ -336,7 +336,7 @@ async def test_a_snapshot_is_given_to_who_belongs_to_the_cluster(world: World, a
 
 
 async def test_operators_may_compare_repair_and_switch(world: World, autojump_clock: MockClock) -> None:
-    """Checksums are compared at one position; raw writes reach all replicas; an engine that nobody knows is not enabled."""
+    """Checksums are compared at one position; raw writes reach all replicas; an unknown engine is not enabled."""
     one, two, _ = await start(world, 1, 2, 3)
     services = world.client()
     compared = await services.call(ONE, CompareChecksums(), 10)
@@ -354,7 +354,7 @@ async def test_operators_may_compare_repair_and_switch(world: World, autojump_cl
 async def test_a_server_that_the_log_has_left_behind_restores_while_it_runs(
     world: World, autojump_clock: MockClock
 ) -> None:
-    """Somebody has forced a trim past its cursor: its clients are sent away, it puts a snapshot under itself and serves on."""
+    """After a forced trim past its cursor it closes its clients' connections, restores a snapshot and serves on."""
     one, two, three = await start(world, 1, 2, 3)
     for number in range(20):
         await client_of(one).create(f"/{number}")

@@ -23,9 +23,9 @@ NODES = (NodeId(1), NodeId(2), NodeId(3))
 CONFIG = NativeConfig(servers=NODES, sequencer=NodeId(1), boot=7)
 SILENT = UnavailableError("no answer")
 OPEN = SegmentId(2, 0xB)
-"""Of the open segment, from 100 on."""
+"""Id of the open segment, from 100 on."""
 CLOSED = SegmentId(1, 0xA)
-"""Of the one before, from 0 to 100."""
+"""Id of the segment before, from 0 to 100."""
 
 
 def state(
@@ -37,7 +37,7 @@ def state(
 
 
 def native_evidence(answers: Sequence[NativeState | None]) -> tuple[Evidence, ...]:
-    """Of a loglet on nodes 1, 2, ...; None: that one is silent."""
+    """Evidence of a loglet on nodes 1, 2, ... None for a silent node."""
     outcomes = {node: answer or SILENT for node, answer in zip(NODES, answers, strict=True)}
     servers = [native.evidence_of_server(node, outcome) for node, outcome in outcomes.items()]
     return (*servers, native.evidence_of_whole(CONFIG, outcomes))

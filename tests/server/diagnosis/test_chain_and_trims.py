@@ -1,4 +1,4 @@
-"""What is said of the register, the nodes and the kinds, and of what stands in the way of a trim."""
+"""Findings about the register, the nodes and the kinds, and about obstacles to a trim."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_node_lags_behind_the_register() -> None:
 
 
 def test_a_version_is_on_its_way() -> None:
-    """Somebody has accepted what is not known to be decided: the next reader completes it."""
+    """An accepted value that is not known to be decided: the next reader completes it."""
     members = (member(1), member(2, accepted=True), member(3))
     found = the(about(picture(members=members), Topic.CHAIN), "the next version of the register is on its way")
 
@@ -46,7 +46,7 @@ def test_nodes_that_are_of_no_use_are_named() -> None:
 
 
 def test_the_level_of_the_cluster_holds_back_a_kind() -> None:
-    """Which kind, and whose fault it is."""
+    """The finding names the kind, and the node that holds it back."""
     held = picture(since={"native": 1, "striped": 4}, more={2: node(2, protocol=4), 3: node(3, protocol=4)})
     found = the(
         about(held, Topic.CHAIN), "striped cannot be used yet: the cluster is at protocol version 3, it needs 4"
@@ -57,7 +57,7 @@ def test_the_level_of_the_cluster_holds_back_a_kind() -> None:
 
 
 def test_a_level_that_is_about_to_rise() -> None:
-    """All have announced it: somebody raises the level by himself."""
+    """All have announced the version: a node raises the level by itself."""
     about_to = picture(since={"striped": 4}, more={number: node(number, protocol=4) for number in NODES})
 
     assert "rises by itself" in the(about(about_to, Topic.CHAIN), "striped cannot be used yet").next
@@ -90,7 +90,7 @@ def test_who_blocks_the_space() -> None:
 
 
 def test_stripes_are_trimmed_each_to_a_place_of_its_own() -> None:
-    """What one stripe has trimmed says nothing of another one: only servers of one stripe are compared."""
+    """Trims of one stripe say nothing about another one: only servers of one stripe are compared."""
     found = picture()
     trims = {"stripe 0, node 1": 8, "stripe 0, node 2": 8, "stripe 1, node 1": 7, "stripe 1, node 2": 7}
 
@@ -137,7 +137,7 @@ def test_an_archive_without_its_manifest_is_put_back_from_the_copy_that_nodes_ke
 
 
 def test_a_segment_is_trimmed_as_a_whole_and_still_there() -> None:
-    """Whoever trimmed it was interrupted before the chain was put."""
+    """The client that trimmed it was interrupted before the chain was put."""
     found = about(picture(before=[state(100, trim=100)] * 3), Topic.TRIM)
 
     leftover = the(found, "segment 1.a is trimmed as a whole, and still in the chain")
@@ -156,7 +156,7 @@ def test_a_trim_into_a_closed_segment_waits_for_its_servers() -> None:
 
 
 def test_nodes_keep_what_was_archived_for_a_while() -> None:
-    """Until when, and that nobody has to do anything."""
+    """The finding says until when, and that no action is needed."""
     found = picture()
     archived = SegmentFacts(
         segment=attrs.evolve(found.segments[0].segment, kind="archive"),

@@ -48,7 +48,7 @@ class Listening:
 
 
 async def explained(cluster: Cluster, client: Client) -> LogEvidence:
-    """What a client finds out now; whatever it asked, the role CLIENT may ask."""
+    """A client collects all evidence that there is, and uses only questions of the role CLIENT."""
     providers = {provider.kind: provider for provider in (make() for make in KINDS)}
     services = Listening(client.log.view.environment.services)
     environment = attrs.evolve(client.log.view.environment, services=services)

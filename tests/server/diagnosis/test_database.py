@@ -1,4 +1,4 @@
-"""What is said of the database: each replica of its view that no node serves, with the reason and the remedy."""
+"""Findings about the database: each replica of its view that no node serves, with reason and remedy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOLDS_A_DATABASE = attrs.evolve(register(segment(CLOSED, 0, None)), database=Tru
 
 
 def name(node: int, store: int | None = None) -> str:
-    """Of the replica in the directory that the register names for a node, or in another one."""
+    """Name of the replica in the directory that the register names for a node, or in another one."""
     number = node if store is None else store
     return ReplicaIdentity(node=NodeId(node), store=bytes([number]) * 16, boot=1).name
 
@@ -44,7 +44,7 @@ def facts(
 
 
 def test_all_replicas_serve() -> None:
-    """Who does, and nothing else."""
+    """The finding names the nodes that serve it, and nothing else."""
     (finding,) = findings(facts({}))
 
     assert (finding.weight, finding.statement) == (Severity.WELL, "the database is served by nodes 1, 2 and 3")

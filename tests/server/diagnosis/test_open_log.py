@@ -53,7 +53,7 @@ def test_one_of_three_is_silent() -> None:
 
 
 def test_two_of_three_are_silent() -> None:
-    """Nothing goes on, and nobody can do anything about it but start them."""
+    """The log stands still, and only starting the nodes helps."""
     found = picture([state(12, known=11), None, None], dead=[2, 3])
 
     assert the(about(found, Topic.APPEND), "too few of its servers answer (1 of 3 answers)").weight is Severity.TROUBLE
@@ -87,7 +87,7 @@ def test_a_change_is_half_done_and_nobody_can_finish_it() -> None:
 
 
 def test_a_seal_has_reached_a_minority() -> None:
-    """Appends may still be taken; whoever checks the tail completes the seal."""
+    """Appends may still be taken; a client that checks the tail completes the seal."""
     found = picture([state(sealed=True), state(), state()])
 
     partial = the(about(found, Topic.SEAL), "a seal has reached a part")
@@ -96,7 +96,7 @@ def test_a_seal_has_reached_a_minority() -> None:
 
 
 def test_a_log_that_was_closed_on_purpose() -> None:
-    """That is as somebody wanted it, so all is well; nobody will open it by himself."""
+    """The log was closed on purpose, so all is well; no node opens it by itself."""
     closed = segment(CLOSED, 0, 100)
     evidence = picture().segments[0].evidence
     found = attrs.evolve(
@@ -147,7 +147,7 @@ def test_who_orders_is_not_in_the_register_any_more() -> None:
 
 @pytest.mark.parametrize(("full", "weight"), [(1, Severity.WEAK), (2, Severity.TROUBLE)])
 def test_disks_are_full(full: int, weight: Severity) -> None:
-    """One of three: the others store appends. Two: nobody does, now or soon."""
+    """One full disk of three: the others store appends. Two: appends stop, now or soon."""
     found = picture([state(full=number < full) for number in range(3)])
 
     told = the(about(found, Topic.APPEND), "the disk is full")
@@ -157,7 +157,7 @@ def test_disks_are_full(full: int, weight: Severity) -> None:
 
 
 def test_entries_are_on_their_way() -> None:
-    """What one server has and others lack is in the log later, or not: in a log that is in use that is normal."""
+    """Entries on one server that others lack are in the log later, or not: normal in a log that is in use."""
     found = picture([state(14, known=10), state(10), state(10)])
 
     tail = about(found, Topic.TAIL)
@@ -251,7 +251,7 @@ STATES = st.none() | st.builds(
 
 @given(answers=st.tuples(STATES, STATES, STATES))
 def test_nothing_is_called_well_without_a_majority(answers: tuple[NativeState | None, ...]) -> None:
-    """Whatever servers say, something can be concluded, and never more than a majority stands for."""
+    """For any answers of servers there is a conclusion, and never more than a majority supports."""
     found = picture(answers)
     few = sum(answer is None for answer in answers) > 1
 

@@ -1,4 +1,4 @@
-"""What a node remembers of attempts to heal that have failed."""
+"""A node's memory of failed repairs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOLE = CorruptionError("the copy on node 5 lacks offset 0")
 
 
 def attempts(chain: tuple[PlacedSegment, ...], *outcomes: VirtualLogError | None) -> list[Rebuild]:
-    """What the default policy has done, one after the other, while node 1 is dead; None is a success."""
+    """Decisions of the default policy, in order, while node 1 is dead. None for a success."""
     setbacks, policy, done = RepairHistory(), ReplaceFailed(HealingSettings()), []
     for outcome in outcomes:
         decision = policy.decide(nodes(7, n1=failed(99.0)), setbacks.mark(chain))
@@ -35,7 +35,7 @@ def test_segments_whose_rebuilds_fail_take_turns() -> None:
 
 
 def test_a_success_gives_everybody_a_turn() -> None:
-    """What has failed is tried again once something else was done."""
+    """A failed segment is tried again once another one had its turn."""
     assert [tried.segment.version for tried in attempts(CHAIN, DOWN, None, None)] == [2, 1, 2]
 
 

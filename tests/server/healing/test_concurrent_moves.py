@@ -1,4 +1,4 @@
-"""Who moves copies, and finds that somebody else has done it."""
+"""Two nodes that move the same copies."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def test_an_answer_between_two_failures_starts_over() -> None:
     ],
 )
 def test_the_answer_of_somebody_else_is_a_failure(answer: Alive) -> None:
-    """A new disk, another node at the address, a node whose log server has stopped."""
+    """Not well are: a new disk, another node at the address, a node with a stopped log server."""
     watching = detector()
     for now in range(FAILURES):
         watching.answered(ONE, answer, now)
@@ -165,7 +165,7 @@ def test_who_stood_still_has_measured_nothing() -> None:
 
 
 def test_a_busy_machine_needs_more_failures() -> None:
-    """Who waits for its own turn on the processor may wait for that of others. That passes."""
+    """A detector that waits for the processor may wait for nodes that do so as well. That passes."""
     watching = detector()
     watching.woke(1.0 + 2 * LATE_SECONDS, 1.0)
     fail(watching, ONE, 1.5)
@@ -201,7 +201,7 @@ def test_a_node_that_got_another_place_has_a_clean_record() -> None:
     assert watching.suspects == []
     watching.know({THREE: entry(3)}, 3.0)
     assert watching.conditions(3.0) == {}
-    watching.failed(ONE, 3.0)  # a late one concerns nobody
+    watching.failed(ONE, 3.0)  # a late answer concerns no present probe
 
 
 def test_changes_count_what_a_policy_may_want_to_know() -> None:

@@ -122,7 +122,7 @@ def test_an_operator_may_have_a_segment_moved() -> None:
 
 
 def test_a_rebuild_is_not_put_on_a_disk_that_was_given_up_meanwhile() -> None:
-    """The operator replaces node 4 while a copy is made on it. The chain stays as it is; whatever comes there has nothing."""
+    """The operator replaces node 4 while a copy is made on it. The chain stays as it is; the new directory has no copy."""
 
     async def story(cluster: Cluster, client: Client) -> None:
         log, view = client.log, client.log.view
@@ -167,7 +167,7 @@ def test_a_drain_passes_over_a_node_whose_old_copy_has_a_hole() -> None:
 
 
 def test_a_client_that_knows_dead_servers_only_finds_the_new_ones() -> None:
-    """Its chain is old, and nobody whom it names answers: it looks at the chain, and reads and trims go on."""
+    """Its chain is old, and no node that it names answers: it reads the chain, and reads and trims work."""
 
     async def story(cluster: Cluster, client: Client) -> None:
         log, services = client.log, client.log.view.environment.services
@@ -204,7 +204,7 @@ def test_a_segment_that_is_open_or_gone_is_not_moved() -> None:
 
 
 def first(_: Healer) -> int:
-    """Plants: each node thinks that nobody goes before it."""
+    """A planted bug: each node believes that it is the first in rank."""
     return 0
 
 
@@ -233,7 +233,7 @@ def test_actions_of_a_lane_come_one_at_a_time_and_not_too_often() -> None:
 
 
 def test_failures_are_repeated_after_a_pause_that_grows() -> None:
-    """What is missing comes back in its own time; what was wrong is told until it works."""
+    """Missing nodes come back in their own time; the problem is shown until the repair works."""
     lane, now, pauses = ActionBackoff(calm_seconds=(0.0, 0.0)), 0.0, []
     for _ in range(7):
         lane.begin()

@@ -1,4 +1,4 @@
-"""What the default policy decides: each rule of its docstring, and never fewer copies than before."""
+"""Decisions of the default policy: each rule of its docstring, and never fewer copies than before."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_all_is_well() -> None:
 
 
 def test_a_failed_sequencer_is_replaced_at_once() -> None:
-    """With or without a spare node: whoever plans keeps the dead log server if nobody can take its place."""
+    """With or without a spare node: the plan keeps the dead log server if there is none."""
     decision = decide(nodes(3, n1=failed()), placed(1, 1, 2, 3))
 
     assert decision == Extend(segment=SegmentId(1, 1), reason="the sequencer's node 1 has failed", urgent=True)
@@ -119,7 +119,7 @@ def test_closed_segments_are_rebuilt_after_a_longer_while() -> None:
 
 
 def test_a_node_with_a_new_disk_gets_its_copies_again() -> None:
-    """It has the place of the lost one, so nobody has to take it: the open segment goes on with it, closed ones are copied."""
+    """The new directory has the place of the lost one, so no spare node is needed: the open segment continues with it, closed ones are copied."""
     lost = frozenset({NodeId(2)})
     closed = attrs.evolve(placed(1, 1, 2, 3, stop=20), lost=lost)
 
@@ -144,7 +144,7 @@ def test_who_has_lost_its_copy_and_is_dead_is_replaced_first() -> None:
 
 @pytest.mark.parametrize("other", [WELL, failed(99.0)], ids=["returned", "failed"])
 def test_nothing_is_copied_to_a_node_that_is_down(other: Condition) -> None:
-    """With nobody in its place the rebuild would fail in any case."""
+    """Without a spare node the rebuild would fail in any case."""
     closed = attrs.evolve(placed(1, 1, 2, 3, stop=20), lost=frozenset({NodeId(2), NodeId(3)}))
 
     decision = decide(nodes(3, n2=other, n3=failed(1.0)), closed)
@@ -205,7 +205,7 @@ def striped(number: int, *groups: tuple[int, ...], stop: int | None = None) -> P
 
 
 def test_any_one_of_several_sequencers_is_needed() -> None:
-    """A stripe that takes no appends holds up all others: whoever waits for the positions below. All that has failed is told."""
+    """A stripe that takes no appends blocks all others, as readers wait for the positions below. All failures are reported."""
     rotating = striped(1, (1, 2, 3), (2, 1, 3), (3, 1, 2))
 
     decision = decide(nodes(3, n3=failed()), rotating)
@@ -219,7 +219,7 @@ def test_any_one_of_several_sequencers_is_needed() -> None:
 
 
 def test_a_majority_of_each_group_is_needed() -> None:
-    """Four of six live, but nobody can seal the second stripe: an extension would only fail."""
+    """Four of six live, but the second stripe cannot be sealed: an extension would only fail."""
     sharded = striped(1, (1, 2, 3), (4, 5, 6))
 
     decision = decide(nodes(6, n4=failed(), n5=failed()), sharded)

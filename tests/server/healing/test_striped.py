@@ -71,7 +71,7 @@ async def closed(client: Client, settings: dict[str, str]) -> Segment:
 
 
 async def entries(client: Client, segment: Segment) -> list[bytes]:
-    """Of this segment, as a client reads them."""
+    """The entries of this segment, as a client reads them."""
     log, found = client.log, list[bytes]()
     stop = segment.stop if segment.stop is not None else LogPosition((await log.check_tail()).tail)
     async for item in log.reader(segment.start, stop).batches():
@@ -81,14 +81,14 @@ async def entries(client: Client, segment: Segment) -> list[bytes]:
 
 
 async def now_at(client: Client, segment: Segment) -> Segment:
-    """What has the range of the segment now."""
+    """The segment that has this range now."""
     found = (await client.log.view.refresh()).chain.segment_at(segment.start)
     assert found is not None
     return found
 
 
 async def read_by_these_alone(cluster: Cluster, client: Client, segment: Segment, nodes: Sequence[NodeId]) -> None:
-    """All entries are there with everybody else gone."""
+    """All entries are there with all other nodes gone."""
     register = await client.log.view.refresh()
     for node in cluster.nodes:
         if node not in nodes and cluster.machines[node].running:
@@ -99,7 +99,7 @@ async def read_by_these_alone(cluster: Cluster, client: Client, segment: Segment
 
 
 def test_a_node_that_orders_one_stripe_dies_and_appends_go_on() -> None:
-    """At once, on the nodes that live; nobody helps, and every entry is there once."""
+    """At once, on the living nodes, without an operator; every entry is there once."""
 
     async def story(cluster: Cluster, client: Client) -> None:
         segment = await filled(client, ROTATING)
@@ -154,7 +154,7 @@ def test_copies_of_every_stripe_are_made_again_elsewhere() -> None:
 
 
 def test_a_node_that_orders_and_stores_stripes_is_drained() -> None:
-    """What is open goes on elsewhere, what is closed moves, stripe by stripe."""
+    """The open segment continues elsewhere, closed ones move, stripe by stripe."""
 
     async def story(cluster: Cluster, client: Client) -> None:
         first = await closed(client, ROTATING)

@@ -35,7 +35,7 @@ def test_ports_are_found_when_none_is_named(tmp_path: Path) -> None:
 
 
 def test_found_ports_are_not_those_of_outgoing_connections(tmp_path: Path) -> None:
-    """A node that was killed finds its port free when it starts again, whatever others connect to meanwhile."""
+    """A killed node finds its port free when it starts again, in spite of others' connections meanwhile."""
     nodes = layout.prepare(tmp_path, nodes=9, log_nodes=0, base_port=0, loglet="native")
 
     ports = {int(node.listen.rpartition(":")[2]) for node in nodes}
@@ -54,7 +54,7 @@ def test_found_ports_are_not_those_of_outgoing_connections(tmp_path: Path) -> No
 def test_a_cluster_of_another_shape_is_refused(
     tmp_path: Path, nodes: int, log_nodes: int, base_port: int | None, reason: str
 ) -> None:
-    """What the register says of a cluster does not change because `up` was called with other numbers."""
+    """The register's data about a cluster do not change because `up` was called with other numbers."""
     layout.prepare(tmp_path, nodes=3, log_nodes=0, base_port=7801, loglet="native")
 
     with pytest.raises(InvalidSettingError, match=reason):
@@ -87,7 +87,7 @@ def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
 
 
 def test_a_port_in_use_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    """Whoever has it might be another cluster, and answer in place of ours."""
+    """The process on that port might be another cluster, and answer in place of ours."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -100,7 +100,7 @@ def test_a_port_in_use_is_refused_before_anything_is_written(tmp_path: Path) -> 
 
 
 def test_a_restored_cluster_is_written_down_with_its_origin(tmp_path: Path) -> None:
-    """Its nodes find it at each start, without anybody naming it again; a cluster that began otherwise is not taken for it."""
+    """Its nodes find the origin at each start, without the option; a cluster that began otherwise is not taken for it."""
     origin = "file:///restored/here"
     (tmp_path / "a").mkdir()
     new = layout.prepare(tmp_path / "a", nodes=1, log_nodes=0, base_port=0, loglet="native", origin=origin)

@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def as_client(cluster: LocalCluster) -> ClusterFile:
-    """What somebody has who was given the certificate of a client."""
+    """The cluster file of a client with its certificate."""
     tls = cluster.tls
     assert tls is not None
     folder = tls.authority.parent
@@ -55,7 +55,7 @@ def as_client(cluster: LocalCluster) -> ClusterFile:
 
 
 async def explained(cluster: ClusterFile) -> list[Finding]:
-    """What whoever has this file finds out about the log."""
+    """Facts about the log that a client with this file can read."""
     providers, metastore, nodes = loglet_providers(), metastore_provider(), [NodeId(node.id) for node in cluster.nodes]
     async with open_environment(cluster, providers, metastore) as environment:
         found = await gather(nodes, providers, metastore, environment)
@@ -137,7 +137,7 @@ async def test_a_client_goes_on_when_the_sequencer_is_killed(folder: Path) -> No
 
 
 async def test_a_node_with_the_certificate_of_another_is_kept_out(folder: Path) -> None:
-    """It does not start with it; and one whose address leads to another node is told so, by name."""
+    """It does not start with it. A client whose address leads to another node gets that node's name in the error."""
     async with open_local_cluster(folder, base_port=0, tls=True) as cluster:
         await wait_ready(cluster)
         swapped = tuple(
@@ -190,7 +190,7 @@ def test_without_tls_only_loopback_is_served(folder: Path) -> None:
         node.send_signal(signal.SIGTERM)
         node.communicate()
     assert node.returncode == 0
-    config.write_text(f'console = "0.0.0.0:{port}"\n{config.read_text()}')  # plain HTTP, whatever else is protected
+    config.write_text(f'console = "0.0.0.0:{port}"\n{config.read_text()}')  # plain HTTP, also in a cluster with TLS
     assert b"only loopback" in command("serve", "--config", str(config)).stderr
 
 

@@ -25,7 +25,7 @@ __all__ = ["folder"]
 
 
 async def rows_of(cluster: LocalCluster) -> list[dict[str, Any]]:
-    """What `status` says of each node, whatever it thinks of that."""
+    """The status of each node, also of those in trouble."""
     done = await trio.to_thread.run_sync(partial(command, "status", "--json", cluster=cluster.file_path))
     found: list[dict[str, Any]] = json.loads(done.stdout)["nodes"]
     return found

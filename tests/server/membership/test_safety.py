@@ -1,4 +1,4 @@
-"""What stands against a drain or a replacement, on pictures of small clusters."""
+"""Obstacles to a drain or a replacement, on states of small clusters."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def drained(before: ClusterState, *nodes: NodeId) -> ClusterState:
 
 
 def test_a_seat_needs_a_node_that_is_used_and_votes() -> None:
-    """Neither a drained node nor one whose acceptor is closed takes it; seats of drained nodes go first."""
+    """Neither a drained node nor one with a closed acceptor takes it; seats of drained nodes go first."""
     five = picture((1, 2, 3, 4, 5), nodes=5, servers=(TWO, THREE, FOUR))
 
     assert drained(five, FOUR).seatable == [NodeId(5)]
@@ -168,7 +168,7 @@ def test_a_node_that_nothing_rests_on_can_always_go() -> None:
 
 
 def test_the_sequencer_rests_on_its_node_while_the_segment_is_open() -> None:
-    """Nobody orders what is closed."""
+    """No sequencer orders a closed segment."""
     closed, opened = picture((1, 2, 3)).placed
     elsewhere = attrs.evolve(closed.placement, groups=((TWO, THREE, FOUR),))
 
@@ -177,7 +177,7 @@ def test_the_sequencer_rests_on_its_node_while_the_segment_is_open() -> None:
 
 
 def test_the_vote_of_a_node_is_not_given_up_while_others_are_down() -> None:
-    """Two of three are left, if both live; with one of them down nobody could let the new directory in."""
+    """Two of three are left, if both live; with one of them down the new directory could not be let in."""
     assert seat_problems(picture((1, 2)), THREE) == []
     assert seat_problems(picture((1, 3)), THREE) == ["the MetaStore: without node 3 1 of its 3 members answer"]
     assert seat_problems(picture((1, 2), nodes=4), FOUR) == []
@@ -195,7 +195,7 @@ def test_the_last_copy_is_not_given_up() -> None:
 
 
 def test_the_last_replica_of_the_database_is_not_given_up() -> None:
-    """Replicas have trimmed the log that made them. One whose directory was given up, or is on a drained node, is not counted on."""
+    """Replicas have trimmed the log below their states. A replica with a directory that was given up, or on a drained node, does not count."""
     store = b"s" * 16
     names = [replica_name(node, store) for node in (ONE, TWO)]
     both = attrs.evolve(picture((1, 2, 3, 4), nodes=4), replicas=names)

@@ -59,7 +59,7 @@ def request(segment: SegmentId) -> NativeAppend:
 
 
 def test_every_kind_that_nodes_serve_guards_its_appends() -> None:
-    """What a client may call, and puts a batch into a loglet, says that it appends."""
+    """Every request that a client may send, and that puts a batch into a loglet, is known as an append."""
     methods = [method for interface in interfaces() for method in interface.methods]
     appending = {method.title for method in methods if method.appends}
     batches = [method for method in methods if "batch" in inspect.signature(method.request).parameters]
@@ -122,7 +122,7 @@ async def test_a_node_that_lags_reads_the_register_before_it_takes_anything(auto
 
 
 async def test_what_no_register_knows_is_refused(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A segment that somebody made up, too many at once, a node without a register: nothing was done."""
+    """An invented segment, too many at once, a node without a register: nothing was done."""
     async with log_world() as world:
         _, _, decided, guard = await guarded_world(world)
         monkeypatch.setattr(append_guard, "WAITING_MAX", 1)
@@ -136,7 +136,7 @@ async def test_what_no_register_knows_is_refused(autojump_clock: MockClock, monk
 
 
 async def test_a_log_that_others_use_is_not_taken_from_them(autojump_clock: MockClock) -> None:
-    """The guard is refused with the position of what is none of a database, and put when an operator insists."""
+    """The guard is refused with the position of a foreign entry, and put when an operator insists."""
     async with log_world() as world:
         log = world.client(world.nursery)
         await leveled(log)
@@ -152,7 +152,7 @@ async def test_a_log_that_others_use_is_not_taken_from_them(autojump_clock: Mock
 
 
 async def test_a_cluster_with_an_older_node_is_not_guarded(autojump_clock: MockClock) -> None:
-    """That one would go on to take appends."""
+    """Such a node would still take appends."""
     async with log_world() as world:
         log = world.client(world.nursery)
         await leveled(log, GUARDED - 1)

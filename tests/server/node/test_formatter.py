@@ -44,7 +44,8 @@ def test_the_rule(own: FormatPhase, peers: list[FormatPhase | None], expected: F
 @pytest.mark.parametrize("seed", range(200))
 def test_a_wiped_node_never_votes(seed: int) -> None:
     """However questions, late decisions and a wipe interleave: once a second node may vote, a wiped one has to ask the
-    register for a place, which nobody has made."""
+    register for a place, and no operator has made one.
+    """
     source = random.Random(seed)
     phases = [NEW] * 3
     answers: dict[int, dict[NodeId, FormatPhase | None]] = {}
@@ -66,7 +67,7 @@ def test_a_wiped_node_never_votes(seed: int) -> None:
 
 
 def test_a_first_start_always_gets_through() -> None:
-    """Three new nodes that all answer end up formatted, in whatever order they act."""
+    """Three new nodes that all answer end up formatted, in any order of their steps."""
     for order in itertools.islice(itertools.permutations([0, 1, 2] * 3), 0, 50_000, 997):
         phases = [NEW] * 3
         for _ in range(3):

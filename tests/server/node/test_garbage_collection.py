@@ -1,4 +1,4 @@
-"""Nodes let go of hot copies whose time is over, and of loglets that are kept elsewhere."""
+"""Nodes release hot copies after their time, and loglets that are kept elsewhere."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ColdProvider(MemoryProvider):
         return {HOT: ("far", b"hot")} if config else {}
 
     def open(self, segment: SegmentId, config: bytes, environment: Environment) -> MemoryLoglet:
-        """There is one archive, whatever segment it is under."""
+        """There is one archive, for any segment."""
         return super().open(SegmentId(1, 1), b"", environment)
 
     def released(self, config: bytes, now_ms: int) -> bytes | None:
@@ -80,7 +80,7 @@ def release_on(w: World, *nodes: int) -> None:
 
 
 async def cold_for(w: World, seconds: float) -> Segment:
-    """A closed segment whose hot copy has so long to live."""
+    """A closed segment with a hot copy that lives this long."""
     log = w.client()
     await log.append(b"a")
     await log.reconfig_extend("memory")
@@ -177,7 +177,7 @@ async def test_what_leaves_the_chain_is_freed_elsewhere(autojump_clock: MockCloc
 
 
 async def test_a_place_that_is_gone_keeps_nobody_waiting(autojump_clock: MockClock) -> None:
-    """One try, whatever becomes of it: the node goes on, and so do the changes that wait behind it."""
+    """One try, with any outcome: the node continues, and so do the changes behind it."""
     async with world() as w:
         far = await with_kinds(w)
         log = w.client()
@@ -219,7 +219,7 @@ async def test_a_place_that_stands_still_keeps_no_hot_copy(autojump_clock: MockC
 
 
 async def test_no_more_than_some_wait_to_be_freed(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node whose turn comes late remembers the last ones. The others are garbage, unless a node before it has been there."""
+    """A node with a late turn remembers the last ones. The others are garbage, unless an earlier node has freed them."""
     monkeypatch.setattr(garbage_collection, "WAITING_MAX", 2)
     async with world() as w:
         far = await with_kinds(w)

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 @attrs.define
 class World:
-    """Who answers where."""
+    """Answers by address."""
 
     identity: Identity
     answering: dict[str, Answerer] = attrs.field(factory=dict)
@@ -78,8 +78,9 @@ async def make_world() -> World:
 
 
 async def test_a_directory_that_was_given_up_moves_nothing() -> None:
-    """Another one has its place, or nobody so far, or there is no such node: it asks, and changes nothing, in any of the cases. An
-    older register takes that back as little as it would have given it."""
+    """Another directory has its place, or none so far, or there is no such node: it asks, and changes nothing, in any of the cases.
+    An older register changes nothing about that.
+    """
     for given_up in ({NODE: entry(b"x" * 16, HERE)}, {NODE: entry(b"", HERE)}, {}):
         world = await make_world()
         world.named(3, HERE)
@@ -92,7 +93,7 @@ async def test_a_directory_that_was_given_up_moves_nothing() -> None:
 
 
 async def test_a_directory_started_elsewhere_moves_nothing_until_it_is_found_there() -> None:
-    """The registered address may be a way to this process that its config does not know. As long as nobody answers there, it is not."""
+    """The registered address may be a way to this process that its config does not know. As long as no process answers there, it is not."""
     world = await make_world()
     world.named(3, THERE)
     await world.ask()
@@ -111,8 +112,9 @@ async def test_a_directory_started_elsewhere_moves_nothing_until_it_is_found_the
 
 @pytest.mark.parametrize(("nonce", "later"), [(b"theirs", 0), (b"", 1)])
 async def test_a_copy_is_one_that_another_process_answers_for(nonce: bytes, later: int) -> None:
-    """At the registered address, be it ours by our config as well. It is a copy for good, whatever comes after. A program of a former
-    version is known by its boot."""
+    """At the registered address, even if it is ours by our config as well. It is a copy for good, also after later registers.
+    A program of a former version is known by its boot.
+    """
     world = await make_world()
     world.named(3, HERE)
     world.answers(HERE, nonce, world.identity.boot + later)
@@ -127,7 +129,7 @@ async def test_a_copy_is_one_that_another_process_answers_for(nonce: bytes, late
 
 
 async def test_strangers_and_silence_make_no_copy() -> None:
-    """Another directory at that address is somebody else's trouble, and so is a node of a former version that may be this one."""
+    """Another directory at that address concerns another node; so does a node of a former version that may be this one."""
     world = await make_world()
     world.named(3, HERE)
     world.answers(HERE, b"", world.identity.boot)
@@ -138,7 +140,7 @@ async def test_strangers_and_silence_make_no_copy() -> None:
 
 
 async def test_a_cluster_of_one_goes_on_anywhere() -> None:
-    """There is no other node whose votes could be counted beside its own: a program may go on with the directory of a server."""
+    """There is no other node with votes to be counted beside its own: a program may continue with the directory of a server."""
     world = await make_world()
     world.learn(3, {NODE: entry(world.identity.store_id, THERE)})
     assert world.residence.refusal is None

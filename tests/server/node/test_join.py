@@ -38,7 +38,7 @@ FIVE_PEERS = (*PEERS, NodeAddress(id=4, address="127.0.0.1:7004"))
     ],
 )
 def test_the_place_of_a_directory(entry: NodeEntry | None, own: bytes, expected: FreePlace | OwnPlace | str) -> None:
-    """The register decides: nobody's, ours, or somebody else's; nothing about peers, time or addresses."""
+    """The register decides: a free place, ours, or another directory's; peers, time and addresses do not matter."""
     register = SMALL if entry is None else attrs.evolve(SMALL, nodes={**SMALL.nodes, FOUR: entry})
 
     found = place(register, FOUR, own)
@@ -51,7 +51,7 @@ def test_the_place_of_a_directory(entry: NodeEntry | None, own: bytes, expected:
 
 
 async def test_who_dies_between_the_put_and_its_answer_finds_that_it_has_won() -> None:
-    """The store id is durable before anybody else knows it."""
+    """The store id is durable before any other node knows it."""
     first = attrs.evolve(SMALL, chain=attrs.evolve(SMALL.chain, version=1, segments=SMALL.chain.segments[:1]))
     metastore, disk, source = MemoryMetaStore([first.encode()], [1]), Disk(random.Random(1)), random.Random(1)
     await update_node_table(metastore, Expect(node=FOUR, addresses=("a:1",), roles=frozenset()), source)
@@ -99,7 +99,7 @@ async def test_an_added_node_formats_itself(world: World, autojump_clock: MockCl
 
 
 async def test_an_old_disk_that_turns_up_again_serves_nothing(world: World, autojump_clock: MockClock) -> None:
-    """Node 3 was replaced. Its former directory knows the cluster and is refused: its place is somebody else's."""
+    """Node 3 was replaced. Its former directory knows the cluster and is refused: another one has its place."""
     nodes = [await world.start(node) for node in (1, 2, 3)]
     await until(lambda: all(node.identity.cluster for node in nodes))
     former = world.disks[3]
@@ -122,4 +122,4 @@ async def test_an_old_disk_that_turns_up_again_serves_nothing(world: World, auto
     assert not returned._is_seated(len(values), values[-1])
     assert returned._is_seated(1, values[0])
     with pytest.raises(MalformedError, match="of version 1, said to be decided as version 9223372036854775807"):
-        returned._is_seated((1 << 63) - 1, values[0])  # whoever believes that can never decide another one
+        returned._is_seated((1 << 63) - 1, values[0])  # with that version accepted, it could never decide another one

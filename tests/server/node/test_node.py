@@ -32,7 +32,7 @@ from virtuallog_server.storage.identity import Identity
 
 
 async def test_several_nodes_started_at_once_agree_on_one_cluster(world: World, autojump_clock: MockClock) -> None:
-    """All propose version 1; one wins, all adopt it, and it says who and where everybody is."""
+    """All propose version 1; one wins, all adopt it, and it lists all nodes with their addresses."""
     nodes = [await world.start(node) for node in (1, 2, 3)]
     await until(lambda: all(node.identity.cluster for node in nodes))
 
@@ -49,8 +49,9 @@ async def test_several_nodes_started_at_once_agree_on_one_cluster(world: World, 
 
 
 async def test_a_restored_cluster_begins_where_its_origin_says(world: World, autojump_clock: MockClock) -> None:
-    """Its id and its first position were decided by the restore, whoever of the nodes is first. The log goes on there; what is below is
-    trimmed. Started again, nobody asks for the origin, which may be gone."""
+    """The restore decided its id and its first position, for any first node. The log continues there; positions below are
+    trimmed. Started again, no node reads the origin, which may be gone.
+    """
     origin = Origin(cluster=ClusterId(b"r" * 16), position=LogPosition(4711))
     nodes = [await world.start(node, origin=origin) for node in (1, 2, 3)]
     await until(lambda: all(node.identity.cluster for node in nodes))
@@ -70,7 +71,7 @@ async def test_a_restored_cluster_begins_where_its_origin_says(world: World, aut
 
 
 async def test_a_cluster_that_began_without_its_origin_is_refused(world: World) -> None:
-    """The first of them was started without it, and was faster: an empty log. Whoever knows better ends, and says why."""
+    """The first of them was started without the origin, and was faster: an empty log. A node with the origin ends, with the reason."""
     origin = Origin(cluster=ClusterId(b"r" * 16), position=LogPosition(4711))
     with pytest.raises(WrongRecipientError, match=origin.cluster.hex()):
         await bootstrap(
@@ -80,7 +81,7 @@ async def test_a_cluster_that_began_without_its_origin_is_refused(world: World) 
 
 
 async def test_an_origin_is_claimed_before_anything_is_proposed(world: World, autojump_clock: MockClock) -> None:
-    """For the data directories of all three, whoever proposes. While its place is away nobody proposes; without an origin nobody claims."""
+    """The claim is for the data directories of all three, from any proposer. While its place is away no node proposes; without an origin none claims."""
     origin = Origin(cluster=ClusterId(b"r" * 16), position=LogPosition(4711))
     nodes = [await world.start(node, origin=origin) for node in (1, 2, 3)]
     await until(lambda: all(node.identity.cluster for node in nodes))
@@ -91,7 +92,7 @@ async def test_an_origin_is_claimed_before_anything_is_proposed(world: World, au
 
 
 async def decided_register() -> MemoryMetaStore:
-    """Of a cluster that has begun by itself."""
+    """The register of a cluster that has begun by itself."""
     metastore = MemoryMetaStore()
     first = Register(cluster=ClusterId(b"o" * 16), chain=genesis("memory", b"", 1), members=(NodeId(1),), nodes={})
     await metastore.put(first.encode(), 0, 1)
@@ -114,8 +115,9 @@ async def test_nobody_votes_before_everybody_has_answered(world: World, autojump
 
 
 async def test_whoever_dies_before_it_has_stores_is_still_new(world: World, autojump_clock: MockClock) -> None:
-    """Two of three are killed at their first start, while the stores of their replicas are being made. Nobody counts on these
-    before they are there, so none of them is lost: the first loglet can be sealed, as all three replicas vote."""
+    """Two of three are killed at their first start, while the stores of their replicas are being made. No node relies on these
+    before they are there, so none of them is lost: the first loglet can be sealed, as all three replicas vote.
+    """
     world.opening_seconds = 5.0
     nodes = [await world.start(node, PaxosProvider(), config={"loglet": "paxos"}) for node in (1, 2, 3)]
     await trio.sleep(4)  # noqa: TID251 -- simulated time

@@ -40,7 +40,7 @@ def test_the_level_is_what_the_oldest_node_speaks() -> None:
 
 
 def test_a_node_that_was_not_heard_may_be_an_old_one() -> None:
-    """Whether it is down or not; only data directories that the table names count."""
+    """Down or not, every node of the table counts; only data directories that the table names count."""
     register = register_of(ONE, TWO)
     assert announced(one=2).amend(register) is None
 
@@ -51,8 +51,9 @@ def test_a_node_that_was_not_heard_may_be_an_old_one() -> None:
 
 
 def test_nodes_become_replicas_when_the_level_knows_of_them() -> None:
-    """Those that can and are of use: not one that is drained, nor one whose config has other roles. Once: later the table
-    says what its operators want."""
+    """The role goes to nodes that can and may be replicas: not to a drained one, nor to one whose config has other roles. Once:
+    later the table says what its operators want.
+    """
     register = register_of(ONE, TWO, THREE, level=2)
     used = {node: attrs.evolve(entry, roles=frozenset({"log-server"})) for node, entry in register.nodes.items()}
     used[TWO] = register.nodes[TWO]
@@ -74,6 +75,6 @@ def test_nodes_become_replicas_when_the_level_knows_of_them() -> None:
 
 
 def test_the_level_never_goes_down_by_itself() -> None:
-    """What was written for it stays written."""
+    """Entries written for a level stay written."""
     assert announced(one=1, two=2).amend(register_of(ONE, TWO, level=2)) is None
     assert level_of([]) == level_of([None, 2]) == 1

@@ -1,4 +1,4 @@
-"""What closes a role, and what ends its node."""
+"""The end of a role, and of its node."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def role(then: Callable[[NodeEnvironment], Awaitable[None]]) -> NodeRole:
 
 
 async def test_a_failed_assertion_ends_the_node_with_its_traceback() -> None:
-    """Whoever had called the core goes on, the role's tasks are cancelled, and `run` raises what was found."""
+    """The caller of the core continues, the role's tasks are cancelled, and `run` raises the error."""
     went_on: list[bool] = []
 
     async def break_an_invariant(environment: NodeEnvironment) -> None:
@@ -65,7 +65,7 @@ async def test_a_failed_assertion_ends_the_node_with_its_traceback() -> None:
 
 
 async def test_an_error_of_a_disk_closes_the_role_alone() -> None:
-    """Its callers are told, and so is whoever asks for the reason."""
+    """Callers get an error, and the status has the reason."""
 
     async def hit_a_bad_block(environment: NodeEnvironment) -> None:
         environment.fail(CorruptionError("a bad block"))
@@ -95,7 +95,7 @@ async def test_the_reason_is_kept_as_it_was() -> None:
 
 
 async def test_calls_in_progress_are_answered_when_the_role_is_closed() -> None:
-    """Their outcome is unknown, and so their callers are told, once; a connection would count their bytes for ever."""
+    """Their outcome is unknown, and callers get that, once; a connection would count their bytes for ever."""
     waiting: dict[int, Done] = {}
 
     async def serve(environment: NodeEnvironment) -> Handlers:
@@ -109,7 +109,7 @@ async def test_calls_in_progress_are_answered_when_the_role_is_closed() -> None:
             fragile.handlers[Wait](Wait(token), outcomes.setdefault(token, []).append)
         waiting[0](Waited(0))
         fragile.fail(CorruptionError("a bad block"))
-        assert outcomes == {0: [Waited(0)], 1: [], 2: []}  # whoever fails is in the middle of something
+        assert outcomes == {0: [Waited(0)], 1: [], 2: []}  # the failing task is in the middle of something
 
     waiting[1](Waited(1))
     assert outcomes[0] == [Waited(0)]
@@ -120,7 +120,7 @@ async def test_calls_in_progress_are_answered_when_the_role_is_closed() -> None:
 
 
 async def test_a_handler_that_raises_has_answered() -> None:
-    """Whoever called it tells the caller; the role has nothing more to say when it is closed."""
+    """The code that called it answers the caller; the role has nothing more to say when it is closed."""
     outcomes: list[Any] = []
 
     async def serve(environment: NodeEnvironment) -> Handlers:
@@ -140,8 +140,9 @@ async def test_a_handler_that_raises_has_answered() -> None:
 
 
 async def test_a_retryable_error_closes_a_role_for_a_moment(autojump_clock: trio.testing.MockClock) -> None:
-    """Whether a task raised it or the role was told: its tasks end, those who had called hear so, and after a pause that grows with each
-    setback it is opened anew. It is never closed for good, and others need not know why."""
+    """For an error of a task and for one passed to `fail`: its tasks end, its callers get an error, and after a pause that grows
+    with each setback it is opened anew. It is never closed for good, and other roles do not notice.
+    """
     begun: list[float] = []
     outcomes: list[Any] = []
 

@@ -39,7 +39,7 @@ from virtuallog_simulation.world.store_disk import SimulatedDirectory, StoreDisk
 
 @attrs.define
 class SharedMetaStore:
-    """A MetaStoreProvider whose register all nodes of a test share."""
+    """A MetaStoreProvider with one register for all nodes of a test."""
 
     register: MemoryMetaStore = attrs.field(factory=MemoryMetaStore)
     interfaces: Sequence[Interface] = ()
@@ -58,12 +58,12 @@ class Pong:
 
 @attrs.frozen
 class Ping(Request[Pong]):
-    """What `FragileProvider` serves."""
+    """The request that `FragileProvider` serves."""
 
 
 @attrs.define
 class FragileProvider(MemoryProvider):
-    """A kind whose role opens, or does not, and breaks when told to."""
+    """A kind with a role that opens, or does not, and breaks on demand."""
 
     kind: str = "fragile"
     corrupt: bool = False
@@ -103,14 +103,14 @@ class World:
     disks: dict[int, Disk] = attrs.field(factory=dict)
     stores: dict[int, SimulatedKeyValuesDisk] = attrs.field(factory=dict)
     replicas: dict[int, StoreDisk] = attrs.field(factory=dict)
-    """Of databases."""
+    """Stores of databases."""
     opening_seconds: float = 0.0
-    """How long it takes to open a store."""
+    """Seconds that a store takes to open."""
     processes: dict[int, tuple[Process, trio.CancelScope]] = attrs.field(factory=dict)
     boots: int = 0
     origins_read: int = 0
     claims: list[tuple[Mapping[NodeId, bytes], int]] = attrs.field(factory=list)
-    """Of the origin: for which data directories, and how many registers there were."""
+    """Claims of the origin: the data directories, and the number of registers at that time."""
 
     async def start(
         self,

@@ -31,7 +31,7 @@ from virtuallog_server.storage.identity import FormatPhase, Identity
 
 
 async def test_one_process_at_a_time_uses_a_data_directory(tmp_path: Path) -> None:
-    """The second is told so; once the first has ended, it may."""
+    """The second gets an error; once the first has ended, it succeeds."""
     async with open_data_directory(tmp_path):
         with pytest.raises(InvalidSettingError, match="in use by another process"):
             await open_data_directory(tmp_path).__aenter__()
@@ -68,7 +68,7 @@ async def test_a_role_that_begins_anew_has_its_files_once(tmp_path: Path) -> Non
 
 
 async def test_data_without_an_identity_is_no_new_disk(tmp_path: Path) -> None:
-    """Somebody deleted the identity file alone: formatting again would forget votes that others rely on."""
+    """Only the identity file was deleted: formatting again would forget votes that others rely on."""
     (tmp_path / "values").mkdir()
 
     with pytest.raises(CorruptionError, match="holds data of a node, but no identity file"):
@@ -100,7 +100,7 @@ def test_a_known_cluster_is_meant_before_there_is_a_register() -> None:
 
 
 def test_who_is_meant_changes_with_the_directory_of_a_node() -> None:
-    """Given up: nobody, not even the one that may still be there. Then the new one. An older register takes nothing back, and the others stay."""
+    """Given up: no directory is meant, not even the one that may still be there. Then the new one. An older register takes nothing back, and the others stay."""
     one, two, cluster = NodeId(1), NodeId(2), ClusterId(b"c" * 16)
     entry = NodeEntry(store_id=b"a" * 16, addresses=("one:1",), roles=frozenset())
     first = Register(cluster=cluster, chain=genesis("native", b"", 1), members=(), nodes={one: entry, two: entry})
@@ -133,7 +133,7 @@ def test_installed_kinds_are_found_and_fit_on_one_node() -> None:
 
 
 def test_a_command_that_cannot_be_loaded_spoils_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is listed with the reason, and fails with it when it is run, whatever options it would have."""
+    """It is listed with the reason, and fails with it when it runs, with any options."""
     monkeypatch.setattr(program, "_plugged_in", lambda: {"fly": "no_such_module:fly"})
     command = program.main.get_command(click.Context(program.main), "fly")
 

@@ -24,7 +24,7 @@ except InvalidSettingError as error:
 
 
 def allowed(soft: int, hard: int, wanted: int) -> str:
-    """What a process with these limits says; of its own, as a hard limit that was lowered stays so."""
+    """Output of a process with these limits; in a process of its own, as a hard limit cannot be raised again."""
     arguments = [sys.executable, "-c", PROGRAM, str(soft), str(hard), str(wanted)]
     done = subprocess.run(arguments, capture_output=True, text=True, check=True)
     return done.stdout.strip().splitlines()[-1]

@@ -37,7 +37,7 @@ async def test_given_back_once_after_a_peak(autojump_clock: MockClock, held: lis
 
 
 def test_giving_back_is_possible_at_any_time() -> None:
-    """Whatever C library there is: what is in use stays as it is."""
+    """With any C library, memory in use stays as it is."""
     kept = [bytes([number]) * 100_000 for number in range(100)]
     trim_memory()
 

@@ -190,7 +190,7 @@ def offer_bad_input(cluster: Path) -> None:
 
 
 def send_bad_frames(cluster: ClusterFile) -> None:
-    """What is no frame, or one that is too large, closes its own connection and no other."""
+    """Bytes that are no frame, or a frame that is too large, close their own connection and no other."""
     for bad in (b"GET / HTTP/1.1\r\n\r\n", struct.pack("<II", 0, 1 << 30), bytes(64), random.Random(1).randbytes(99)):
         for node in cluster.nodes:
             with socket.create_connection(split_address(node.address), timeout=10) as connection:
@@ -293,7 +293,7 @@ async def test_nothing_acknowledged_is_lost_when_all_are_killed(folder: Path) ->
 
 
 async def test_a_flipped_bit_closes_one_node_and_the_others_go_on(folder: Path) -> None:
-    """A node whose write-ahead log is damaged refuses to serve it, and says so; the log stays whole."""
+    """A node with a damaged write-ahead log refuses to serve it, and says so; the log stays whole."""
     async with local_cluster(folder) as cluster:
         async with connect(cluster.file) as log:
             await log.reconfig_extend("native", {"sequencer": "1"})
@@ -350,7 +350,7 @@ def test_the_demo_ends_with_its_verdict(folder: Path) -> None:
 
 
 def test_a_benchmark_prints_one_object_per_measurement(folder: Path) -> None:
-    """What scripts rely on: outstanding, bytes, ops_per_s, p50_ms, p99_ms."""
+    """Scripts rely on these fields: outstanding, bytes, ops_per_s, p50_ms, p99_ms."""
     done = command("bench", "append", "--outstanding", "1,8", "--size", "50", "--seconds", "0.3", "--json")
 
     assert done.returncode == 0, done.stderr

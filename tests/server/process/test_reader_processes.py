@@ -25,8 +25,9 @@ FIRST = LogPosition(0)
 
 
 async def test_programs_read_from_the_servers_that_they_are_near(tmp_path: Path) -> None:
-    """Each server gives the reads of those that are near it, of both kinds of loglet that keep copies; a server that is gone is
-    replaced by another one; and nobody takes one cluster for another."""
+    """Each server answers the reads of processes near it, for both kinds of loglet with copies; a server that is gone is
+    replaced by another one; and no process takes one cluster for another.
+    """
     async with observed_cluster(tmp_path) as (cluster, ports):
         cluster_id = await run_sync(write, cluster)
         given = [await reads_of(port) for port in ports]

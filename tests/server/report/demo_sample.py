@@ -12,7 +12,7 @@ from virtuallog_lab.workload.writers import Workload, WriterAcknowledgements, ac
 
 STEP_SECONDS = 0.01
 NASTY = "<script>alert(1)</script>\"'&"
-"""What a page must show as text."""
+"""Markup that a page must show as text."""
 
 
 def outcome(*, problems: tuple[str, ...] = ()) -> DemoOutcome:

@@ -1,4 +1,4 @@
-"""What a browser makes of a page, with and without one."""
+"""Pages as a browser shows them, with and without one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.browser import Browser
 
 @attrs.define(eq=False)
 class Reader(HTMLParser):
-    """What a browser would make of the text."""
+    """The text of a page, as a browser would read it."""
 
     scripts: int = 0
     words: list[str] = attrs.field(factory=list)

@@ -1,4 +1,4 @@
-"""The page of an audit: bars, columns and lines; that it is text whatever the log holds, and how a real browser takes it."""
+"""The page of an audit: bars, columns and lines; any content of the log stays text; a real browser shows it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_what_is_in_the_log_stays_text() -> None:
 
 
 def test_a_log_that_is_wrong_is_not_called_right() -> None:
-    """What is wrong stands in the verdict, before everything else."""
+    """Violations stand in the verdict, before everything else."""
     wrong, right = (render(audit_page(findings(wrong), "virtuallog", "today")) for wrong in (["twice at 7"], []))
 
     assert 'class="verdict bad"' in wrong

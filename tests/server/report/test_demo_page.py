@@ -63,7 +63,7 @@ def browser(browser_program: str, tmp_path: Path) -> Iterator[Browser]:
 
 @pytest.mark.processes
 def test_a_browser_shows_it_without_a_word_of_complaint(browser: Browser) -> None:
-    """Title, verdict, a mark for each swap, and nothing is asked of anybody; smuggled scripts have not run."""
+    """Title, verdict, a mark for each swap; the page makes no request, and smuggled scripts have not run."""
     assert browser.complaints == []
     assert [address.rpartition("/")[2] for address in browser.requests] == ["demo.html"]
     assert browser.evaluate("document.title") == "One log, swapped live under load"
@@ -116,7 +116,7 @@ def test_details_show_when_a_segment_gets_the_focus(browser: Browser) -> None:
 
 
 def test_no_browser_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where none is installed, none is found; tests that need it say so."""
+    """Without a browser none is found; tests that need it say so."""
     monkeypatch.setattr(shutil, "which", lambda name: None)
 
     assert find_browser() is None

@@ -1,4 +1,4 @@
-"""What pages draw: axes, paths with holes, badges that do not cover each other."""
+"""Figures of pages: axes, paths with holes, badges that do not cover each other."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_time_axis_ends_with_the_run() -> None:
 
 
 def test_numbers_are_spelled_as_people_do() -> None:
-    """No powers of ten, no digits that nobody reads."""
+    """No powers of ten, no superfluous digits."""
     assert [spell(value) for value in (0, 0.05, 2.5, 100, 1000, 25000)] == [
         "0",
         "0.05",
@@ -96,7 +96,7 @@ def test_no_badge_covers_another(times: list[float]) -> None:
 
 
 def test_a_logarithmic_chart_must_say_so() -> None:
-    """Whoever forgets it is told at once."""
+    """A missing one is an error at once."""
     with pytest.raises(AssertionError, match="readers must be told"):
         Chart(title="latency", y=Axis.logarithmic([1, 10]), series=[])
 

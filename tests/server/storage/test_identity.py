@@ -1,4 +1,4 @@
-"""The identity file: durable before visible, and refused when it is somebody else's."""
+"""The identity file: durable before visible, and refused when it is another node's."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_a_boot_number_is_never_given_out_twice(seed: int) -> None:
 
 
 async def test_a_directory_of_another_node_is_refused() -> None:
-    """Two nodes whose data paths were swapped must not vote for each other."""
+    """Two nodes with swapped data paths must not vote for each other."""
     disk = Disk(random.Random(1))
     await formatted(disk.mount())
     disk.crash()
@@ -115,7 +115,7 @@ JOINED = IdentityRecord(node=NODE, phase=FormatPhase.FORMATTED, boot=7, store_id
 FIRST_FORMAT = bytes.fromhex(
     "564c4f474e4f4445010001000300000007000000000000007373737373737373737373737373737363636363636363636363636363636363"
 )
-"""What the first version wrote for MARKER, without the checksum."""
+"""The bytes of MARKER in the first version of the file, without the checksum."""
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ ONE = NodeId(1)
 
 
 async def directory(path: Path, address: str = "127.0.0.1:9") -> Register:
-    """Of node 1, which knows a register that names it; at the usual address nobody listens."""
+    """The store of node 1, which knows a register that names it; no process listens at the usual address."""
     async with open_data_directory(path) as data:
         identity = await Identity.open(data.root, ONE)
         await identity.start_formatting(random.Random(1))
@@ -50,7 +50,7 @@ async def directory(path: Path, address: str = "127.0.0.1:9") -> Register:
 
 
 async def known(path: Path) -> tuple[ClusterId | None, Decision | None]:
-    """What the directory says."""
+    """The identity in the directory."""
     async with open_data_directory(path) as data:
         marker = await read_identity_record(data.root)
         acceptor = await records.restore(await data.key_values(STORE))
@@ -124,7 +124,7 @@ async def test_what_does_not_fit_is_refused(tmp_path: Path, change: object, erro
     ("role", "reason"), [(Role.NODE, "still answers"), (None, "who is there cannot be said")], ids=["ours", "not ours"]
 )
 async def test_a_node_that_answers_inside_tls_is_heard(tmp_path: Path, role: Role | None, reason: str) -> None:
-    """Without certificates everybody would look silent; with some that are not believed it is not known who is there."""
+    """Without certificates all nodes would look silent; with untrusted ones their state is unknown."""
     office, elsewhere = ThrowawayAuthority.in_(tmp_path / "office"), ThrowawayAuthority.in_(tmp_path / "elsewhere")
     alive = NodeStatus(
         cluster=SMALL.cluster,

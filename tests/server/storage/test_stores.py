@@ -109,7 +109,7 @@ async def test_a_lost_store_stays_lost_until_its_role_has_founded_it() -> None:
 
 
 async def test_a_store_that_was_not_founded_to_its_end_is_founded_again() -> None:
-    """The process died after it was made, or before: nobody was answered from it, so nothing is lost."""
+    """The process died after it was made, or before: no request was answered from it, so nothing is lost."""
     machine = Machine()
     opening = machine.opening(await machine.start(is_new=True))
     await opening.key_values("metastore")

@@ -62,7 +62,7 @@ def lines(word: bytes, facts: ServerFacts = FACTS) -> list[str]:
 
 @pytest.mark.parametrize("word", [b"ruok", b"isro", b"srvr", b"stat", b"cons", b"mntr", b"conf", b"envi", b"dirs"])
 def test_only_words_that_list_watches_look_at_all_of_them(word: bytes) -> None:
-    """There may be half a million, and clients ask `isro` by themselves: everybody else would wait for that."""
+    """There may be half a million, and clients send `isro` by themselves: all others would wait for that."""
 
     def look() -> WatchFacts:
         raise AssertionError
@@ -155,7 +155,7 @@ def test_who_watches_what_by_session_and_by_path() -> None:
 
 
 def test_dump_lists_sessions_and_their_ephemerals() -> None:
-    """An operator sees whose lock stays behind: each session in hexadecimal, as clients print theirs, above its paths."""
+    """An operator sees the sessions of stale locks: each session in hexadecimal, as clients print theirs, above its paths."""
     assert lines(b"dump")[-3:] == [f"{SESSION:#x}", "\t/lock/a", "\t/lock/b"]
 
 

@@ -1,4 +1,4 @@
-"""What one client can make a server hold, and what happens there. Each bound is reached here."""
+"""Bounds on the memory that one client can make a server hold, each reached here."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_a_negative_length_closes(length: int) -> None:
 
 
 async def test_requests_under_way_are_bounded() -> None:
-    """What is beyond waits in the stream, and is served in order once there is room."""
+    """Requests beyond the bound wait in the stream, and are served in order once there is room."""
     async with served(ZooKeeperSettings(outstanding_max=10)) as world:
         client = await world.client()
         await client.create("/a")
@@ -156,7 +156,7 @@ def _reading(number: int, path: str) -> bytes:
 
 
 async def test_reads_of_one_turn_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of all connections together: who sends many at once, or comes with many, holds up nobody for the sum of them."""
+    """The budget is for all connections together: a client with many requests or connections does not delay others by their sum."""
     monkeypatch.setattr(read_budget, "WORK_MAX", 10_000)
     monkeypatch.setattr(read_budget, "WORK_PER_SECOND", 0)
     async with served() as world:

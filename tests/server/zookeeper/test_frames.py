@@ -1,4 +1,4 @@
-"""Frames of ZooKeeper's protocol out of whatever pieces they come in."""
+"""Frames of ZooKeeper's protocol out of any pieces."""
 
 from __future__ import annotations
 

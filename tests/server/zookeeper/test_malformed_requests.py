@@ -1,4 +1,4 @@
-"""Whatever bytes come: a typed answer or a closed connection, never anything else, and others do not notice."""
+"""Any bytes get a typed answer or a closed connection, never anything else, and other clients do not notice."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_parsers_stand_mutated_requests(seed: int, kind: int) -> None:
 
 @given(st.lists(st.binary(max_size=50), max_size=8), st.lists(st.integers(1, 40), max_size=40))
 def test_frames_come_out_as_they_went_in(frames: list[bytes], cuts: list[int]) -> None:
-    """In whatever pieces they arrive."""
+    """The pieces in which they arrive do not matter."""
     stream = b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
     splitter, found = FrameSplitter(50), []
     for cut in [*cuts, len(stream)]:
@@ -144,7 +144,7 @@ async def _answers(client: RawClient) -> None:
 
 
 async def test_a_bug_behind_one_request_ends_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody else notices: not those who wait for the same group, and not the replica."""
+    """Others do not notice: neither clients that wait for the same group, nor the replica."""
     async with served() as world:
         unlucky, lucky = await world.client(), await world.client()
         await lucky.create("/a")

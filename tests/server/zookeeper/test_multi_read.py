@@ -1,4 +1,4 @@
-"""What a multiRead looks at is bounded, as what it tells is."""
+"""Bounds on the reads of a multiRead: on bytes looked at, and on bytes returned."""
 
 from __future__ import annotations
 

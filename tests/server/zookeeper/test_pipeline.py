@@ -48,7 +48,7 @@ def test_a_read_with_nothing_before_it_is_answered_at_once() -> None:
 
 
 def test_writes_of_one_client_are_under_way_together() -> None:
-    """And answered in order, whatever is answered first."""
+    """And answered in order, in any order of completion."""
     tree = Tree()
     tree.write()
     tree.write()

@@ -1,4 +1,4 @@
-"""/zookeeper/config: servers announce themselves, and `reconfig` changes what clients are told."""
+"""/zookeeper/config: servers announce themselves, and `reconfig` changes the list for clients."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_servers_announce_themselves_once() -> None:
 
 
 def test_a_server_that_has_moved_says_so() -> None:
-    """Its line is replaced, as clients that read the list would else go on to dial where nobody listens."""
+    """Its line is replaced, as clients that read the list would else dial a port without a listener."""
     moved = announce(ensemble(), 2, "127.0.0.1:7002", "127.0.0.1:9999")
 
     assert moved is not None
@@ -63,7 +63,7 @@ def test_a_server_that_has_moved_says_so() -> None:
 
 
 def test_an_observer_joins_and_leaves() -> None:
-    """What kazoo's suite does. Each change is a new version."""
+    """The steps of kazoo's suite. Each change is a new version."""
     joined = change(ensemble(), asked(joining=OBSERVER))
     assert OBSERVER in joined.render()
 
@@ -95,13 +95,13 @@ def test_what_was_asked_for_on_top_of_another_version_is_refused() -> None:
     ],
 )
 def test_what_cannot_be_is_refused(wrong: QuorumChange) -> None:
-    """No server becomes a part of the log by a line of text, somebody must be left, and the list does not grow for ever."""
+    """No server becomes a part of the log by a line of text, one must be left, and the list does not grow for ever."""
     with pytest.raises(InvalidConfigError):
         change(ensemble(), wrong)
 
 
 def test_a_whole_new_list_may_leave_servers_out() -> None:
-    """Whoever is not on it has left: that is how the non-incremental `reconfig` removes members, which names nobody as leaving."""
+    """A server that is not on the new list has left: so the non-incremental `reconfig` removes members, without a list of leaving ones."""
     config = ensemble()
     lines = [config.members[1].line, config.members[3].line, OBSERVER]
 
@@ -110,7 +110,7 @@ def test_a_whole_new_list_may_leave_servers_out() -> None:
 
 @pytest.mark.parametrize("request_", [asked(text := "9," * 500_000), asked(None, text), asked(None, None, text)])
 def test_a_request_longer_than_any_list_is_refused_unread(request_: QuorumChange) -> None:
-    """Anybody may send one, without a right: 1 MB of servers to leave was read once for each member of the list, 2.9 s of the event loop with five."""
+    """Any client may send one, without a right: 1 MB of servers to leave was read once for each member of the list, 2.9 s of the event loop with five."""
     with pytest.raises(InvalidConfigError, match="more text"):
         change(ensemble(5), request_)
 
@@ -129,7 +129,7 @@ def test_a_request_is_read_once_however_many_servers_are_listed(monkeypatch: pyt
 
 
 def test_a_request_becomes_a_write_that_expects_what_it_was_computed_from() -> None:
-    """So of two at once one is refused by the tree, whoever computed first."""
+    """Of two at once the tree refuses one, in any order."""
     config = ensemble()
     command = reconfigured(config.render().encode(), STAT, asked(joining=OBSERVER))
 

@@ -10,7 +10,7 @@ from virtuallog_server.zookeeper.session.read_budget import WORK_MAX, ReadBudget
 
 
 async def test_a_turn_has_room_for_many_reads_and_one_long_scan(mock_clock: trio.testing.MockClock) -> None:
-    """What reads say of themselves is a measure; scans over what was deleted say nothing, so their time counts."""
+    """The work of reads is a measure; scans over deleted entries report none, so their time counts."""
     looked, waiting = 0, list[int]()
 
     def scan() -> bytes:

@@ -1,4 +1,4 @@
-"""What clients ask, byte by byte, and what they are answered: specs of ZooKeeper's protocol, sections 3.1 to 3.7."""
+"""Requests of clients and their answers, byte by byte: specs of ZooKeeper's protocol, sections 3.1 to 3.7."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_flags_that_do_not_exist_are_bad_arguments(kind: int, body: Writer
 
 @pytest.mark.parametrize("part", [(1, created("/x", flags=9)), (19, created("/x")), (21, created("/x").int64(0))])
 async def test_flags_that_do_not_exist_fail_a_multi_at_their_part(part: tuple[int, Writer]) -> None:
-    """Like whatever else a part may not do: its caller learns which one it was. Nothing else was done either."""
+    """Like any other refused part: its caller learns which one it was. Nothing else was done either."""
     async with served() as world:
         client = await world.client()
         reply = await client.call(14, multi((1, created("/before")), part, (1, created("/behind"))))
@@ -238,8 +238,9 @@ async def types_of_created(client: RawClient) -> list[tuple[int, int]]:
 
 
 async def test_parts_that_create_are_called_what_clients_know() -> None:
-    """Java's client knows two answers, with a stat and without one, and drops the connection at any other type: the multi is done,
-    and whoever has asked for it does not learn so. ZooKeeper 3.8 calls them 15 and 1, and gives no stat for create2."""
+    """Java's client knows two answers, with a stat and without one, and drops the connection at any other type: then the multi
+    is done, and its caller does not learn so. ZooKeeper 3.8 uses types 15 and 1, and gives no stat for create2.
+    """
     async with served() as world:
         assert await types_of_created(await world.client()) == [(1, 0), (1, 0), (15, 0), (15, 0)]
 
@@ -267,7 +268,7 @@ async def test_reads_and_writes_do_not_mix_in_a_multi() -> None:
 
 
 async def test_operations_in_a_multi_are_bounded() -> None:
-    """So that one request does not keep everybody waiting: -5, and nothing is done."""
+    """So that one request does not delay all others: -5, and nothing is done."""
     async with served() as world:
         client = await world.client()
         check = Writer().string("/").int32(-1)

@@ -65,7 +65,7 @@ async def listed(client: RawClient) -> bytes:
 
 
 async def test_a_server_that_the_list_does_not_take_goes_easy_on_the_log(autojump_clock: MockClock) -> None:
-    """Anybody may set a quota there; the log must not pay for it with an entry for each turn of the event loop."""
+    """Any client may set a quota there; the log must not pay for it with an entry for each turn of the event loop."""
     clock = TrioClock()
     database, log = listed_database(clock)
     quota = "/zookeeper/quota/zookeeper/config"
@@ -88,7 +88,7 @@ async def test_a_server_that_the_list_does_not_take_goes_easy_on_the_log(autojum
 
 @pytest.mark.parametrize("error", [OverloadedError("full"), ForbiddenError("Settle", "CLIENT", "NODE")])
 async def test_a_server_outlives_a_log_that_does_not_answer(error: VirtualLogError, autojump_clock: MockClock) -> None:
-    """Whatever the log says to who only keeps in touch with it: its clients hear of that, and the server goes on once it answers."""
+    """Any error of the log while a server only keeps in touch: its clients hear of that, and the server continues once the log answers."""
     clock = TrioClock()
     database, log = listed_database(clock)
     service = ZooKeeperService(database, SETTINGS, clock, random.Random(2), node=1, listen="127.0.0.1:7001")
@@ -195,7 +195,7 @@ async def word(world: World, letters: bytes) -> bytes:
 
 
 async def test_without_the_log_there_are_reads_for_those_who_ask(autojump_clock: MockClock) -> None:
-    """Everybody is sent away when the log is silent for long, and again when it is back; a session in the log outlives both."""
+    """All clients are sent away when the log is silent for long, and again when it is back; a session in the log outlives both."""
     async with serviced() as world:
         client = await world.client(timeout_ms=40_000)
         await client.create("/a", b"1")
@@ -225,7 +225,7 @@ async def test_without_the_log_there_are_reads_for_those_who_ask(autojump_clock:
 
 
 async def test_one_silence_is_no_outage(autojump_clock: MockClock) -> None:
-    """A change of the log's segment takes a moment, and sends nobody away."""
+    """A change of the log's segment takes a moment, and sends no client away."""
     async with serviced() as world:
         client = await world.client()
         world.log.failure = UnavailableError("sealed")

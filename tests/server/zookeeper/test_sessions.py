@@ -1,4 +1,4 @@
-"""How connections get sessions, keep them and lose them: specs of ZooKeeper's protocol, section 3.2."""
+"""Sessions of connections: how they get, keep and lose them (specs of ZooKeeper's protocol, section 3.2)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def test_a_new_session_is_told_its_id_password_and_timeout() -> None:
 
 
 async def test_very_old_clients_are_not_told_what_they_do_not_know() -> None:
-    """Whoever leaves out the last field gets a response without it."""
+    """A client that leaves out the last field gets a response without it."""
     async with served() as world:
         client = await world.client(read_only=None)
         assert client.read_only is None
@@ -107,7 +107,7 @@ async def test_closing_a_session_deletes_its_ephemerals_answers_and_closes() -> 
 
 
 async def test_a_session_that_expires_closes_its_connection() -> None:
-    """That is how the client learns: it connects again, and is refused."""
+    """So the client learns it: it connects again, and is refused."""
     async with served() as world:
         client = await world.client()
         await client.create("/e", flags=1)
@@ -247,8 +247,9 @@ async def test_words_of_four_letters_are_answered_instead_of_a_handshake() -> No
 
 @pytest.mark.parametrize(("error", "tracebacks"), [(StorageError("a block cannot be read"), 0), (KeyError("a bug"), 1)])
 async def test_what_goes_wrong_behind_a_word_ends_one_connection(error: Exception, tracebacks: int) -> None:
-    """As it does behind a request. `dump` reads records of the store; all connections of the server would have ended with the one
-    whose word met a damaged one. Of a bug, the log of the server tells more."""
+    """As it does behind a request. `dump` reads records of the store. Before, one damaged record ended all connections of the
+    server, and not only that of the word. The log of the server says more about a bug.
+    """
 
     def facts() -> ServerFacts:
         raise error
@@ -273,7 +274,7 @@ async def test_who_comes_by_tls_is_shown_as_secure(subject: str | None, secure: 
 
 
 async def test_what_a_client_has_seen_last_is_shown() -> None:
-    """`cons` tells the zxid of its last answer: whoever looks why clients disagree compares them. Events do not count."""
+    """`cons` shows the zxid of its last answer: an operator compares these when clients disagree. Events do not count."""
     async with served() as world:
         client, other = await world.client(), await world.client()
         await client.get("/", watch=True)
@@ -310,7 +311,7 @@ async def _may_connect(world: World) -> None:
 
 
 async def test_traffic_is_told_for_words_and_metrics() -> None:
-    """Who is connected, what they watch, how much came and went; counts can begin anew."""
+    """Connections, watches, requests and answers are counted; counts can be reset."""
     async with served() as world:
         client = await world.client()
         await client.create("/a")

@@ -1,4 +1,4 @@
-"""What a stranger gets who can connect, and has neither a session's password nor an ACL's right: nothing, and nobody suffers from it."""
+"""Clients that can connect, and have neither a session's password nor an ACL's right: they get nothing, and others do not suffer."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def test_rights_are_asked_of_the_connection_when_the_watch_fires() -> None
 
 
 async def test_restored_watches_tell_only_what_may_be_read() -> None:
-    """What was missed of a znode that may not be read is not told; that one is gone is, as `exists` tells it to any client."""
+    """Missed changes of a znode that may not be read are not reported; its deletion is, as `exists` reports it to any client."""
     async with served() as world:
         owner, stranger = await world.client(), await world.client()
         await log_in(owner)
@@ -249,7 +249,7 @@ async def test_read_only_mode_gives_no_session_away(autojump_clock: MockClock) -
 
 
 async def test_a_local_session_is_over_with_its_connection(autojump_clock: MockClock) -> None:
-    """A client that comes back with its id is told so, in either mode, and no entry is spent."""
+    """A client that returns with its id gets that answer, in either mode, and no entry is spent."""
     async with ruled() as (world, doorman):
         doorman.standing = ServiceMode.READ_ONLY
         visitor = world.dial()

@@ -112,7 +112,7 @@ async def test_persistent_watches_stay() -> None:
 
 @pytest.mark.parametrize(("kind", "type_", "left"), [(1, CHILDREN, 3), (2, DATA, 4), (3, None, None)])
 async def test_watches_can_be_looked_for_and_removed(kind: int, type_: int | None, left: int | None) -> None:
-    """By kind, or all of a path; -121 where there is none, -5 for a kind that does not exist."""
+    """By kind, or all of a path; -121 without such a watch, -5 for a kind that does not exist."""
     async with served() as world:
         client = await world.client()
         await client.create("/a")

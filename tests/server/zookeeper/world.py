@@ -1,4 +1,4 @@
-"""A server of ZooKeeper's protocol over one replica whose log is a list: tests say when what was proposed is applied."""
+"""A server of ZooKeeper's protocol over one replica with a list as its log: tests decide when proposals are applied."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ListedLog:
     held: bool = False
     """Nothing is applied before `apply` is called."""
     failure: VirtualLogError | None = None
-    """What proposals and syncs are told."""
+    """Results of proposals and syncs."""
     waiting: list[tuple[Entry, Done]] = attrs.field(factory=list)
     position: int = 0
     syncs: int = 0
@@ -115,7 +115,7 @@ class World:
         return client
 
     async def settled(self) -> None:
-        """Nobody has anything to do any more."""
+        """No task has anything to do any more."""
         await wait_all_tasks_blocked()
 
 
@@ -240,7 +240,7 @@ class RawClient:
         return kind, reply.body.string()
 
     async def closed(self) -> bytes:
-        """What still comes until the server closes the connection."""
+        """The bytes that still arrive until the server closes the connection."""
         with trio.fail_after(PATIENCE_SECONDS):  # noqa: TID251 -- no product code
             try:
                 while piece := await self.stream.receive_some():

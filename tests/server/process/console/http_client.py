@@ -8,7 +8,7 @@ import trio
 
 @attrs.frozen
 class Answer:
-    """What came back."""
+    """The response."""
 
     status: int
     headers: dict[str, str]

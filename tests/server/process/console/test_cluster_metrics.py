@@ -26,7 +26,7 @@ from virtuallog_server.local_cluster.supervisor import LocalCluster, open_local_
 pytestmark = pytest.mark.processes
 
 BATCHES, ENTRIES = 20, 50
-"""Of each half of the work."""
+"""Entries of each half of the work."""
 DOCUMENT = ROOT / "docs/reference/metrics.md"
 ROW = re.compile(r"^\| `(?P<name>[a-z_]+)` \| (?P<kind>counter|gauge|histogram) \| (?P<labels>[\w, ]*)\|", re.MULTILINE)
 
@@ -51,13 +51,13 @@ class Told:
     samples: tuple[Sample, ...]
 
     def sum(self, name: str, **labels: str) -> float:
-        """Of all samples of this name that have these labels."""
+        """Sum of all samples of this name with these labels."""
         return sum(
             sample.value for sample in self.samples if sample.name == name and labels.items() <= sample.labels.items()
         )
 
     def labels(self, family: str) -> set[str]:
-        """Of its samples; the bounds of buckets are none of ours."""
+        """Samples of the family; the bounds of buckets do not matter."""
         names = {family, *(f"{family}_{suffix}" for suffix in ("bucket", "count", "sum"))}
         return {label for sample in self.samples if sample.name in names for label in sample.labels} - {"le"}
 
@@ -88,7 +88,8 @@ async def append(log: VirtualLog) -> None:
 @pytest.mark.slow
 async def test_figures_of_a_live_cluster_agree_with_what_was_done(folder: Path) -> None:
     """Twice twenty batches of fifty entries, a reconfiguration between them, and a trim: counted exactly, by the nodes
-    and by the client; every name that is told is documented, with its type and labels, and every documented one is told."""
+    and by the client. Every exposed name is documented, with its type and labels, and every documented one is exposed.
+    """
     async with observed_cluster(folder) as (cluster, ports), connect(cluster.file) as log:
         await append(log)
         before = [await scrape(port) for port in ports]
@@ -116,8 +117,9 @@ def is_of_database(name: str) -> bool:
 
 
 def check_appends(nodes: list[Told], entries: int, batches: int) -> None:
-    """Whoever ordered them: as many entries and batches as were appended; each wave is on a
-    majority at least. Batches that a sealed loglet turned away count where they were taken."""
+    """For any sequencer: as many entries and batches as were appended; each wave is on a
+    majority at least. Batches that a sealed loglet turned away count where they were taken.
+    """
 
     def total(name: str, **labels: str) -> float:
         return sum(told.sum(name, **labels) for told in nodes)

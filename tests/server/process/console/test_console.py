@@ -72,7 +72,7 @@ async def test_figures_come_in_the_format_that_prometheus_asks_for() -> None:
 
 
 async def test_a_node_that_is_not_ready_says_what_is_missing() -> None:
-    """503, so that nobody sends it work; still alive, so that nobody restarts it."""
+    """503, so that it gets no work; still alive, so that it is not restarted."""
     async with console(Subject(missing=["native is not open", "the register is not known"])) as port:
         answer = await get(port, "/readyz")
 
@@ -134,7 +134,7 @@ async def test_connections_that_say_nothing_push_each_other_out() -> None:
 )
 @pytest.mark.parametrize("page", ["/status", "/metrics", "/nothing"])
 async def test_pages_are_for_requests_that_name_this_machine(host: str, status: int, page: str) -> None:
-    """A name that somebody else has let point here is refused, whatever is asked (DNS rebinding): as an HTTP client sees it."""
+    """A foreign name that points here is refused for any page (DNS rebinding): as an HTTP client sees it."""
     async with console(Subject()) as port:
         found = await trio.to_thread.run_sync(partial(_status_of, port, page, host.format(port=port)))
 

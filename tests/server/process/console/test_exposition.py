@@ -51,7 +51,7 @@ async def test_a_histogram_is_told_cumulatively(autojump_clock: MockClock) -> No
 
 
 async def test_a_family_without_samples_is_named_all_the_same(autojump_clock: MockClock) -> None:
-    """Nobody has met an error yet: the name and its kind are there to be found."""
+    """Before the first error the name and its kind are there to be found."""
     counters = Counters("errors_total", "Errors.", ("error",))
     histograms = Histograms("phases", "Phases.", "phase", (1.0,))
     text = (

@@ -1,4 +1,4 @@
-"""Where the console listens: what is refused before anything starts."""
+"""Addresses of the console: refusals before anything starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from virtuallog_server.process.process import serve
 
 @pytest.mark.parametrize("address", ["0.0.0.0:8001", "[::]:8001", "example.org:8001"])
 def test_a_console_that_others_could_reach_is_refused(tmp_path: Path, address: str) -> None:
-    """It authenticates nobody, so it is for this machine only; the data directory is not touched."""
+    """It has no authentication, so it is for this machine only; the data directory is not touched."""
     config = NodeConfig(id=1, data=tmp_path / "data", console=address)
 
     with pytest.raises(InvalidSettingError, match="only loopback addresses"):

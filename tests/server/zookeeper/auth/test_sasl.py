@@ -69,7 +69,7 @@ def test_a_user_logs_in_and_learns_that_the_server_knows_the_password() -> None:
     ],
 )
 def test_whoever_does_not_know_the_password_is_refused_for_good(said: dict[str, str]) -> None:
-    """Nor does a second attempt on the same connection help, with whatever was learnt from the first."""
+    """Nor does a second attempt on the same connection help, with the knowledge from the first."""
     exchange = challenged()
     with pytest.raises(AuthenticationError):
         exchange.respond(spell(said))
@@ -79,7 +79,7 @@ def test_whoever_does_not_know_the_password_is_refused_for_good(said: dict[str, 
 
 
 def test_a_proof_is_good_for_one_connection() -> None:
-    """Whoever has listened can use what was said nowhere else: the nonce is another one."""
+    """An eavesdropper can reuse nothing elsewhere: the nonce is another one."""
     replayed = SaslExchange(USERS, "another nonce")
     replayed.respond(b"")
     with pytest.raises(AuthenticationError):

@@ -1,4 +1,4 @@
-"""Who a connection is: what auth packets and the connection itself prove."""
+"""Identities of a connection: by auth packets and by the connection itself."""
 
 from __future__ import annotations
 
@@ -55,8 +55,9 @@ def test_nobody_is_more_than_a_bounded_crowd() -> None:
 
 
 def test_a_long_name_does_not_travel_with_each_command() -> None:
-    """A request of 22 bytes took 65,000 bytes of the log, in the name of somebody whose name is as long. A certificate's long subject is no
-    obstacle to what adds nothing to it."""
+    """A request of 22 bytes took 65,000 bytes of the log, for an identity with such a long name. A certificate's long subject
+    does not matter to packets that add nothing to it.
+    """
     authentication = Authentication()
     known = authentication.greet("127.0.0.1")
     most = IDENTITIES_CHARACTERS_MAX - sum(len(each.scheme + each.id) for each in known) - len("digest") - 29
@@ -91,7 +92,7 @@ def test_the_super_user_is_whom_the_settings_name() -> None:
     ],
 )
 def test_nobody_becomes_somebody_by_saying_so(scheme: str, credential: bytes) -> None:
-    """Schemes whose proof is elsewhere, and unknown ones, are refused."""
+    """Schemes that are proved elsewhere, and unknown ones, are refused."""
     with pytest.raises(AuthenticationError):
         Authentication(SUPER_DIGEST).authenticate((HERE,), scheme, credential)
 
@@ -102,7 +103,7 @@ def test_what_is_known_already_may_be_said_again() -> None:
 
 
 def test_whoami_tells_no_hashes() -> None:
-    """A user knows its password; whoever reads its logs should not learn what opens its znodes elsewhere."""
+    """A user knows its password; a reader of its logs should not learn what opens its znodes elsewhere."""
     known = Authentication(SUPER_DIGEST).authenticate((HERE,), "digest", b"super:test")
 
     assert users_of(known) == [Identity("digest", "super"), HERE, SUPER]

@@ -61,7 +61,7 @@ def world(tmp_path: Path) -> World:
 async def ask(
     security: ClientSecurity, context: ssl.SSLContext, listeners: list[trio.SocketListener] | None = None
 ) -> str:
-    """What the server says to such a client; empty: it refuses."""
+    """The server's answer to such a client. Empty if it refuses."""
     listeners = listeners or await trio.open_tcp_listeners(0, host="127.0.0.1")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(TlsPort(security, Echo(), SystemClock()).serve, listeners)
@@ -92,7 +92,7 @@ async def test_a_client_is_the_subject_of_its_certificate(world: World) -> None:
     ("asked", "nobody", "stranger"), [("need", False, False), ("want", True, False), ("none", True, True)]
 )
 async def test_who_gets_in(world: World, asked: str, nobody: bool, stranger: bool) -> None:
-    """`need` a certificate, `want` only good ones, or `none` at all; a stranger's says nothing about who somebody is."""
+    """`need` a certificate, `want` only valid ones, or `none` at all; the certificate of a stranger proves no identity."""
     security = ClientSecurity.open(world.files, asked)
 
     assert bool(await ask(security, world.client(None))) is nobody
