@@ -18,7 +18,7 @@ from virtuallog.contract import errors
 from virtuallog.contract.errors import RetryableError, TerminalError, UnavailableError, VirtualLogError
 
 _OURS: Final = re.compile(
-    r"^(?:\w+: )?(?:virtuallog|loglets|metastore|database|server|pyspark_virtuallog)\.[\w.]*?(\w+Error): (.+)$",
+    r"^(?:\w+: )?(?:virtuallog|virtuallog_\w+|pyspark_virtuallog)\.[\w.]*?(\w+Error): (.+)$",
     re.MULTILINE,
 )
 _OTHERS: Final = re.compile(

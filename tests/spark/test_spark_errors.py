@@ -40,6 +40,13 @@ def test_what_may_succeed_later_is_told_from_what_will_not() -> None:
     assert isinstance(explain(PySparkException(text)), UnavailableError)
 
 
+def test_errors_of_all_our_packages_are_ours() -> None:
+    """Their class is not named, as their text says what is wrong."""
+    text = "Traceback\nvirtuallog_database.client.errors.NoNodeError: there is no znode /a\n"
+
+    assert str(explain(PySparkException(text))) == "there is no znode /a"
+
+
 def test_an_error_of_something_else_is_named_too() -> None:
     """Errors of a user's function, or of Spark itself."""
     assert str(explain(PySparkException("Traceback\nValueError: not this\n\tat org"))) == "ValueError: not this"
