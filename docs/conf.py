@@ -1,4 +1,4 @@
-"""How Sphinx makes a site of these pages: `make docs`. Without a network; every warning is an error."""
+"""Sphinx settings of the site that `make docs` builds. It needs no network, and every warning is an error."""
 
 from __future__ import annotations
 

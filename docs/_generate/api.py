@@ -27,7 +27,7 @@ DATABASE: Final = (
     "Session",
     "Transaction",
 )
-"""What the clients of the database give."""
+"""Classes of the database that a program works with."""
 AUTHORS: Final = (
     "virtuallog.contract.loglet", "virtuallog.contract.provider", "virtuallog.contract.metastore", "virtuallog.testing.loglet_suite",
     "virtuallog.testing.metastore_suite",
@@ -59,7 +59,7 @@ def _exported(module: str) -> list[str]:
 
 
 def _definition(module: str, name: str) -> tuple[str, ast.stmt, str]:
-    """Where a name that a module exports is defined."""
+    """Return the module, the statement and the name that define an exported name."""
     body = parsed(module).body
     for node in [*body, *(inner for each in body if isinstance(each, ast.If) for inner in each.body)]:
         if isinstance(node, ast.ClassDef | Function) and node.name == name:

@@ -48,7 +48,7 @@ NOTES: Final = Path(__file__).with_name("metric_notes.toml")
 
 @attrs.frozen
 class Family:
-    """What the code says of one."""
+    """A metric family, as the code defines it."""
 
     name: str
     kind: str
@@ -88,7 +88,7 @@ def _row(family: Family, notes: Mapping[str, str]) -> tuple[str, str, str, str]:
 
 
 def _of_the_process() -> list[Family]:
-    """Of the collectors of prometheus_client that a node adds."""
+    """Families of the prometheus_client collectors that a node adds."""
     found = []
     CollectorRegistry()
     for collector in process_collectors():

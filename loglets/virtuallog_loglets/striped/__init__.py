@@ -12,7 +12,7 @@ The life of an append:
     4. drivers/append_barrier.py `AppendBarrier.wait` waits until every lower slot is filled (`core/acknowledgement.py`)
     5. core/fill_policy.py       decides meanwhile when idle stripes are filled; drivers/filler_sessions.py makes the
                                  fillers, which the barrier appends
-    6. core/acknowledgement.py       `StripeProgress.learn` releases the append: it is acknowledged
+    6. core/acknowledgement.py   `StripeProgress.learn` releases the append: it is acknowledged
 
 Other answers by file:
 

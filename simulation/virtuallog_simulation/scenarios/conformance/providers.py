@@ -5,12 +5,11 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from importlib.metadata import entry_points
 from typing import Any, Final
 
 from virtuallog.contract.errors import InvalidSettingError
 from virtuallog.contract.provider import CompositeProvider
-from virtuallog.plugins import LOGLETS_GROUP
+from virtuallog.plugins import loglet_kinds, loglet_maker
 from virtuallog_simulation.world.cluster import ProviderMaker
 from virtuallog_simulation.world.external_services import ZOOKEEPER, ExternalServices
 from virtuallog_simulation.world.world import World
@@ -69,11 +68,10 @@ def find_in(world: World, name: str, *, roomy: bool = False) -> ProviderMaker:
 
 
 def _installed(kind: str) -> ProviderMaker:
-    found = {entry.name: entry for entry in entry_points(group=LOGLETS_GROUP)}
-    if kind not in found:
-        raise InvalidSettingError(kind, f"no kind of loglet (known: {', '.join(sorted(found))}), and no module:Class")
-    make: ProviderMaker = found[kind].load()
-    return make
+    known = loglet_kinds()
+    if kind not in known:
+        raise InvalidSettingError(kind, f"no kind of loglet (known: {', '.join(known)}), and no module:Class")
+    return loglet_maker(kind)
 
 
 def _import(path: str) -> ProviderMaker:
