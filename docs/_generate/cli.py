@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from docs._generate.source import WRITTEN
 from virtuallog_server.cli.program import main
 
-WIDTH: Final = 100
 HEAD: Final = """# Command line
 
 All commands are below `virtuallog`. `virtuallog COMMAND --help` prints the same as this page.
@@ -21,13 +20,14 @@ All commands are below `virtuallog`. `virtuallog COMMAND --help` prints the same
 
 def page() -> str:
     """All commands, each with its help."""
-    return (
-        WRITTEN
-        + HEAD
-        + "\n".join(
-            _sections(main, click.Context(main, info_name="virtuallog", terminal_width=WIDTH, max_content_width=WIDTH))
-        )
-    )
+    return WRITTEN + HEAD + "\n".join(_sections(main, _context(main, "virtuallog", None)))
+
+
+def _context(command: click.Command, name: str, parent: click.Context | None) -> click.Context:
+    """A context with the command's own settings, as if it had been run on a terminal wide enough."""
+    settings: dict[str, Any] = command.context_settings
+    width = settings.get("max_content_width") or (parent and parent.max_content_width)
+    return command.context_class(command, info_name=name, parent=parent, **settings | {"terminal_width": width})
 
 
 def _sections(command: click.Command, context: click.Context) -> Iterator[str]:
@@ -37,7 +37,4 @@ def _sections(command: click.Command, context: click.Context) -> Iterator[str]:
         for name in command.list_commands(context):
             inner = command.get_command(context, name)
             if inner is not None and not inner.hidden:
-                yield from _sections(
-                    inner,
-                    click.Context(inner, info_name=name, parent=context, terminal_width=WIDTH, max_content_width=WIDTH),
-                )
+                yield from _sections(inner, _context(inner, name, context))
