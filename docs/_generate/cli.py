@@ -25,7 +25,7 @@ def page() -> str:
 
 def _context(command: click.Command, name: str, parent: click.Context | None) -> click.Context:
     """A context with the command's own settings, as if it had been run on a terminal wide enough."""
-    settings: dict[str, Any] = command.context_settings
+    settings: dict[str, Any] = dict(command.context_settings)
     width = settings.get("max_content_width") or (parent and parent.max_content_width)
     return command.context_class(command, info_name=name, parent=parent, **settings | {"terminal_width": width})
 
