@@ -121,7 +121,7 @@ swaps: setup | $(OUT)
 	$(BIN)/python -m virtuallog_lab.experiments.appends.append --loglet striped --outstanding 256 --rounds 3 > $(OUT)/append-striped.md
 	$(BIN)/python -m virtuallog_lab.experiments.stripes --picture $(OUT)/stripes.png --markdown > $(OUT)/stripes.md
 	@cat $(OUT)/swaps.md $(OUT)/delos.md $(OUT)/append-striped.md $(OUT)/stripes.md
-	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/results/swaps.md docs/results/performance.md)
+	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill_documents $(OUT) docs/results/swaps.md docs/results/performance.md)
 
 TESTS ?= kazoo.tests
 kazoo: setup | $(OUT)
@@ -136,7 +136,7 @@ chaos: swap kill hosts peers
 spark-stream: setup | $(OUT)
 	$(BIN)/python -m virtuallog_lab.experiments.spark_stream.stream --markdown $(ARGUMENTS) > $(OUT)/spark-stream.md
 	@cat $(OUT)/spark-stream.md
-	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/results/measurements.md)
+	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill_documents $(OUT) docs/results/measurements.md)
 
 swap: MODULE := swaps.swap
 kill: MODULE := failover.kill
@@ -145,23 +145,23 @@ churn: MODULE := churn.churn
 swap kill hosts churn: setup | $(OUT)
 	$(BIN)/python -m virtuallog_lab.experiments.$(MODULE) --picture $(OUT)/$@.png --markdown $(ARGUMENTS) > $(OUT)/$@.md
 	@cat $(OUT)/$@.md
-	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/results/measurements.md)
+	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill_documents $(OUT) docs/results/measurements.md)
 
 spark-bench: setup | $(OUT)
 	$(BIN)/python -m virtuallog_lab.experiments.spark_scan.scan --picture $(OUT)/spark.png --markdown $(ARGUMENTS) > $(OUT)/spark.md
 	@cat $(OUT)/spark.md
-	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/results/measurements.md)
+	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill_documents $(OUT) docs/results/measurements.md)
 
 spark-compact: setup | $(OUT)
 	$(BIN)/python -m virtuallog_lab.experiments.spark_compact.compact --markdown $(ARGUMENTS) > $(OUT)/spark-compact.md
 	@cat $(OUT)/spark-compact.md
-	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/results/measurements.md)
+	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill_documents $(OUT) docs/results/measurements.md)
 
 # The database beside ZooKeeper, which has to be here; docs/results/performance.md. Needs the scripts in PEERS.
 zookeeper: setup | $(OUT)
 	$(BIN)/python -m virtuallog_lab.experiments.database.zookeeper_comparison --peers-dir $(PEERS) --picture $(OUT)/beside-zookeeper.png --markdown $(ARGUMENTS) > $(OUT)/beside-zookeeper.md
 	@cat $(OUT)/beside-zookeeper.md
-	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/results/performance.md)
+	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill_documents $(OUT) docs/results/performance.md)
 
 peers: setup | $(OUT)
 	$(BIN)/python -m virtuallog_lab.experiments.contestants.peers $(if $(wildcard $(PEERS)),--peers-dir $(PEERS)) --markdown $(ARGUMENTS) > $(OUT)/$@.md

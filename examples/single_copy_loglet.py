@@ -19,6 +19,7 @@ import attrs
 import trio
 
 from virtuallog.contract.batch import Batch
+from virtuallog.contract.capnp_interface import Interface, Method
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.diagnosis import ANSWER_SECONDS, COMBINED, Evidence
 from virtuallog.contract.errors import (
@@ -32,7 +33,6 @@ from virtuallog.contract.errors import (
     VirtualLogError,
     WrongRecipientError,
 )
-from virtuallog.contract.interface import Interface, Method
 from virtuallog.contract.loglet import Loglet, Placed
 from virtuallog.contract.placement import Cluster
 from virtuallog.contract.ports import Clock, Done, DurableMap, Environment, Handlers, NodeEnvironment, ReplyT, Request

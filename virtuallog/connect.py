@@ -21,12 +21,12 @@ from virtuallog.admin.membership import MEMBERSHIP
 from virtuallog.client.address_book import AddressBook
 from virtuallog.client.cluster_file import ClusterFile, read_cluster_file, with_own_certificate
 from virtuallog.client.virtual_log import VirtualLog, VirtualLogSettings
+from virtuallog.contract.caller_roles import Role
+from virtuallog.contract.capnp_interface import Interface
 from virtuallog.contract.errors import UnavailableError, UntrustedError, VirtualLogError, WrongRecipientError
-from virtuallog.contract.interface import Interface
 from virtuallog.contract.ports import Environment, Outcome, ReplyT, Request, Services
 from virtuallog.contract.provider import LogletProvider, compose
 from virtuallog.contract.register import Register, decode_untrusted
-from virtuallog.contract.roles import Role
 from virtuallog.contract.types import NodeId
 from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider
 from virtuallog.rpc.security.credentials import Credentials

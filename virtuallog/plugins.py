@@ -14,8 +14,8 @@ import structlog
 
 from virtuallog.admin.control import CONTROL
 from virtuallog.admin.membership import MEMBERSHIP
+from virtuallog.contract.capnp_interface import Interface
 from virtuallog.contract.errors import UnknownKindError
-from virtuallog.contract.interface import Interface
 from virtuallog.contract.metastore import MetaStoreProvider
 from virtuallog.contract.provider import LogletProvider, SupportsPresentation, compose
 

@@ -16,9 +16,9 @@ import attrs
 import trio
 
 from virtuallog.contract.batch import Batch
+from virtuallog.contract.capnp_interface import Interface
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import InvalidSettingError, SealedError
-from virtuallog.contract.interface import Interface
 from virtuallog.contract.loglet import Placed
 from virtuallog.contract.placement import Cluster
 from virtuallog.contract.ports import Clock, Environment, Handlers, NodeEnvironment

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import attrs
 
+from virtuallog.contract.capnp_interface import Interface
 from virtuallog.contract.diagnosis import Evidence
-from virtuallog.contract.interface import Interface
 from virtuallog.contract.metastore import MetaStore
 from virtuallog.contract.metrics import MetricFamily
 from virtuallog.contract.ports import Environment, Handlers, NodeEnvironment

@@ -19,8 +19,8 @@ import trio
 from virtuallog.blocking import BlockingLog, connect_blocking
 from virtuallog.client.cluster_file import ClusterFile, with_own_certificate
 from virtuallog.client.virtual_log import READS_ONLY
+from virtuallog.contract.capnp_interface import Interface
 from virtuallog.contract.errors import RetryableError
-from virtuallog.contract.interface import Interface
 from virtuallog.contract.types import NodeId
 from virtuallog.runtime.clock import SystemClock
 

@@ -15,8 +15,8 @@ from typing import Any, Final
 import attrs
 
 from virtuallog.contract.batch import Batch, SessionId
+from virtuallog.contract.capnp_interface import Interface
 from virtuallog.contract.chain import SegmentId
-from virtuallog.contract.interface import Interface
 from virtuallog.contract.ports import Request
 from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider
 from virtuallog.rpc.protocol.methods import BoundMethod, bind

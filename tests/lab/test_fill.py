@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from virtuallog_lab.experiments.fill import fill
+from virtuallog_lab.experiments.fill_documents import fill
 
 DOCUMENT = """before
 <!-- measured: one -->

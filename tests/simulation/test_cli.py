@@ -30,7 +30,7 @@ from virtuallog_simulation.runs import coverage
 from virtuallog_simulation.scenarios.registry import all_scenarios
 from virtuallog_simulation.shrink import Extent, Fails
 from virtuallog_simulation.world.options import Options, cli_word
-from virtuallog_simulation.world.patches import planted
+from virtuallog_simulation.world.planted_bug import planted
 
 
 def run(*arguments: str) -> click.testing.Result:

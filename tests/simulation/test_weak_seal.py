@@ -1,4 +1,4 @@
-"""The ordering rule: the correct loglet passes. That each wrong order is found: `tests/mutants/loglets/weak_seal.py`."""
+"""The ordering rule: the correct loglet passes. That each wrong order is found: `tests/planted_bugs/loglets/weak_seal.py`."""
 
 from __future__ import annotations
 

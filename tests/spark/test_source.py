@@ -43,7 +43,7 @@ from virtuallog.contract.errors import (
 )
 from virtuallog.contract.types import LogletOffset, LogPosition, NodeId
 from virtuallog_loglets.archive.config import GRACE_SECONDS, decode_untrusted
-from virtuallog_server.cli.archive.archive_job import archive_segments
+from virtuallog_server.cli.archive.segment_archiver import archive_segments
 from virtuallog_server.local_cluster.supervisor import LocalCluster
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]

@@ -9,10 +9,10 @@ from typing import Final
 
 import attrs
 
+from virtuallog.contract.caller_roles import Role
+from virtuallog.contract.capnp_interface import Interface, Method
 from virtuallog.contract.chain import SegmentId
-from virtuallog.contract.interface import Interface, Method
 from virtuallog.contract.ports import Question, Request
-from virtuallog.contract.roles import Role
 from virtuallog.contract.schema import load
 from virtuallog.contract.types import NodeId
 from virtuallog.contract.versions import FIRST

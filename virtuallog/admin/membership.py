@@ -12,9 +12,9 @@ from typing import Final
 import attrs
 
 from virtuallog.admin.control import ChainChanged
-from virtuallog.contract.interface import Interface, Method
+from virtuallog.contract.caller_roles import Role
+from virtuallog.contract.capnp_interface import Interface, Method
 from virtuallog.contract.ports import Request
-from virtuallog.contract.roles import Role
 from virtuallog.contract.schema import load
 from virtuallog.contract.types import NodeId
 

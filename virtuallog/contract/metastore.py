@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
+from virtuallog.contract.capnp_interface import Interface
 from virtuallog.contract.diagnosis import Evidence
-from virtuallog.contract.interface import Interface
 from virtuallog.contract.ports import Environment, Handlers, NodeEnvironment
 from virtuallog.contract.types import NodeId
 

@@ -35,10 +35,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from virtuallog.contract.capnp_interface import Interface
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.diagnosis import Evidence
 from virtuallog.contract.errors import UnsupportedError
-from virtuallog.contract.interface import Interface
 from virtuallog.contract.loglet import Loglet
 from virtuallog.contract.placement import Cluster, Placement
 from virtuallog.contract.ports import Environment, Handlers, NodeEnvironment

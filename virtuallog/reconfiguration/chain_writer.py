@@ -42,7 +42,7 @@ from virtuallog.reconfiguration.core.chain_change import (
     Reconfiguration,
     Truncate,
 )
-from virtuallog.reconfiguration.core.members import check_members
+from virtuallog.reconfiguration.core.metastore_members import check_members
 from virtuallog.reconfiguration.metrics import FAILED, LOST, WON, ChainMetrics
 from virtuallog.runtime.nurseries import run_in_service
 

@@ -11,7 +11,7 @@ From bytes up: frames -> messages, message_writer, message_reader -> questions, 
 connection, which are pure (`rpc.protocol`); channel, link, services and server drive it.
 """
 
-from virtuallog.contract.interface import Interface, Method
+from virtuallog.contract.capnp_interface import Interface, Method
 from virtuallog.rpc.link import Peer
 from virtuallog.rpc.protocol.codec import Codec, derive
 from virtuallog.rpc.protocol.node import Hello, Identity, OpenNode

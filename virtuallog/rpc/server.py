@@ -20,11 +20,11 @@ import trio
 from trio.abc import Listener, Stream
 
 from virtuallog.contract.batch import BATCH_BYTES_MAX
+from virtuallog.contract.caller_roles import Principal
+from virtuallog.contract.capnp_interface import Interface
 from virtuallog.contract.errors import ForbiddenError, UnavailableError, VirtualLogError
-from virtuallog.contract.interface import Interface
 from virtuallog.contract.metrics import MetricFamily
 from virtuallog.contract.ports import Clock, Handlers
-from virtuallog.contract.roles import Principal
 from virtuallog.rpc.admission import Admission, ServerLimits
 from virtuallog.rpc.channel import Channel
 from virtuallog.rpc.dispatch import dispatch

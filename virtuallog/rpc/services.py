@@ -16,8 +16,8 @@ from typing import Any, Final
 import outcome
 import trio
 
+from virtuallog.contract.capnp_interface import Interface
 from virtuallog.contract.errors import UnavailableError, VirtualLogError
-from virtuallog.contract.interface import Interface
 from virtuallog.contract.metrics import MetricFamily
 from virtuallog.contract.ports import Clock, Handlers, ReplyT, Request
 from virtuallog.contract.types import NodeId

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import attrs
 
+from virtuallog.contract.capnp_interface import Interface
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import InvalidSettingError
-from virtuallog.contract.interface import Interface
 from virtuallog.contract.loglet import Placed
 from virtuallog.contract.placement import Cluster
 from virtuallog.contract.ports import Environment, Handlers, NodeEnvironment

@@ -205,7 +205,7 @@ class DatabaseClient:
         return result.value
 
     async def _execute(self, operation: Operation) -> Result:
-        return await self._handle.database.execute(operation, self._origin)
+        return await self._handle.database.proposals.execute(operation, self._origin)
 
     @asynccontextmanager
     async def _reading(self, path: str, linearizable: bool) -> AsyncIterator[None]:
@@ -273,7 +273,7 @@ class Session(DatabaseClient):
         self._handle.database.expiry.detach(self.id, self._attached.generation)
         with self._handle.clock.timeout(CLOSE_SECONDS):
             try:
-                await self._handle.database.execute(CloseSession(self.id), self._origin)
+                await self._handle.database.proposals.execute(CloseSession(self.id), self._origin)
             except UnavailableError:
                 return
 
@@ -303,7 +303,7 @@ async def _create_session(handle: DatabaseHandle, timeout_ms: int) -> Attached:
     while True:
         session = draw_session_id(handle.node, handle.random)
         operation = CreateSession(session, draw_password(handle.random), timeout_ms)
-        result = await handle.database.execute(operation, Origin())
+        result = await handle.database.proposals.execute(operation, Origin())
         if result.error is Error.NODE_EXISTS:  # the id is taken (56 random bits: practically never)
             continue
         if result.error is not Error.OK:

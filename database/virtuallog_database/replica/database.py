@@ -8,7 +8,7 @@ that embed a replica.
 
 It is the application on top of a stack of engines. Applied commands become visible in order, and
 each in three steps: its watches fire; servers of sessions that have ended or moved are notified;
-then, at its proposer, `done` is called.
+then, at its proposer, `done` is called (command_proposals.py).
 
 Reaping removes containers that have become empty and znodes past their time to live. Every replica
 may propose it, and looks about once a minute at a moment of its own, so usually one of them finds
@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Sequence
-from functools import partial
 from typing import Any, Final
 
 import attrs
@@ -28,16 +27,16 @@ import trio
 
 from virtuallog.contract.errors import OverloadedError, VirtualLogError
 from virtuallog.contract.metrics import MetricFamily, gauge
-from virtuallog.contract.ports import Clock, Done, Outcome
+from virtuallog.contract.ports import Clock, Outcome
 from virtuallog.contract.types import LogPosition
-from virtuallog_database.engines.core.entry import Entry, HeavyEntry
+from virtuallog_database.engines.core.entry import Entry
 from virtuallog_database.engines.layers.contract import Engine
-from virtuallog_database.engines.layers.replicated_call import wait_for_done
 from virtuallog_database.ports import LocalStore
+from virtuallog_database.replica.command_proposals import SERVER, CommandProposals
 from virtuallog_database.replica.session_expiry import TICK_SECONDS, SessionExpiry
 from virtuallog_database.transaction import StoreTransaction
 from virtuallog_database.tree import acl, apply, bounds, command_codec
-from virtuallog_database.tree.commands import Command, Multi, Operation, Origin, Reap
+from virtuallog_database.tree.commands import Reap
 from virtuallog_database.tree.results import ChangeKind, RefusedError, Result
 from virtuallog_database.tree.session_operations import is_reapable
 from virtuallog_database.tree.tree import Tree
@@ -45,8 +44,6 @@ from virtuallog_database.tree.watches import Watcher, Watches, WatchMode
 
 REAP_PAGE_COUNT: Final = 256
 """Znodes checked in one scheduler turn (some 2 ms), and the most in one command."""
-NOBODY: Final = Origin()
-"""Origin without a session and without identities, for commands of the server itself."""
 
 
 @attrs.frozen(kw_only=True)
@@ -70,43 +67,11 @@ class Database:
     """State of the tree. Set by `attach`."""
     expiry: SessionExpiry = attrs.field(init=False)
     """Expiry of sessions. Set by `attach`."""
+    proposals: CommandProposals = attrs.field(init=False)
+    """The way of commands into the log. Set by `attach`."""
     _engine: Engine = attrs.field(init=False)
-    _outstanding: int = attrs.field(default=0, init=False)
 
     # -- for those who use it -------------------------------------------------------------------------------------------
-
-    def submit(self, operation: Operation, origin: Origin, done: Done) -> None:
-        """Put one command into the log, without a task of its own; the caller must limit commands
-        in flight. Commands of one caller are applied in the order of these calls.
-
-        `done` is called once, after the watches have fired, with the `Result`, which may be a
-        refusal; or with a VirtualLogError: TooLargeError or InvalidSettingError at once if the
-        command cannot be proposed, UnavailableError if the outcome is unknown.
-        """
-        try:
-            payload = command_codec.encode(Command(operation, origin, int(self.clock.wall() * 1000)))
-        except VirtualLogError as error:
-            done(error)
-            return
-        self._outstanding += 1
-        entry = (
-            HeavyEntry(payload, operations=len(operation.operations)) if type(operation) is Multi else Entry(payload)
-        )
-        self._engine.propose(entry, partial(self._settled, done))
-
-    def _settled(self, done: Done, outcome: Outcome[Result]) -> None:
-        self._outstanding -= 1
-        done(outcome)
-
-    async def execute(self, operation: Operation, origin: Origin = NOBODY) -> Result:
-        """`submit` a command, and wait for its result. The command of a cancelled caller may still
-        happen.
-
-        Raises:
-            VirtualLogError: see `submit`.
-        """
-        result: Result = await wait_for_done(partial(self.submit, operation, origin))
-        return result
 
     async def sync(self) -> None:
         """Wait until the tree shows everything that any replica had shown before the call,
@@ -176,13 +141,14 @@ class Database:
 
     def metrics(self) -> list[MetricFamily]:
         """Metrics as of now."""
-        return database_families(self.tree, self.watches, self.expiry, self._outstanding)
+        return database_families(self.tree, self.watches, self.expiry, self.proposals.outstanding)
 
     # -- for the stack --------------------------------------------------------------------------------------------------
 
     def attach(self, engine: Engine, store: LocalStore) -> None:
         """See `Application`."""
         self._engine = engine
+        self.proposals = CommandProposals(engine, self.clock)
         self.tree = Tree(store)
         self.expiry = SessionExpiry(self.tree, self.random)
 
@@ -221,13 +187,13 @@ class Database:
             except VirtualLogError:
                 continue  # `SessionExpiry` detects the blind time by the clock; a fatal error ends the replica elsewhere
             for command in self.expiry.tick(self.clock.monotonic()):
-                self.submit(command, NOBODY, _ignore)
+                self.proposals.submit(command, SERVER, _ignore)
 
     async def _reap(self) -> None:
         while True:
             await self.clock.sleep(self.settings.reap_seconds * self.random.uniform(0.5, 1.5))
             async for command in reap_commands(self.tree, int(self.clock.wall() * 1000)):
-                self.submit(command, NOBODY, _ignore)
+                self.proposals.submit(command, SERVER, _ignore)
 
 
 def _ignore(outcome: Outcome[Result]) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from virtuallog.contract.interface import Interface, Method
-from virtuallog.contract.roles import Role
+from virtuallog.contract.caller_roles import Role
+from virtuallog.contract.capnp_interface import Interface, Method
 from virtuallog.contract.schema import load
 from virtuallog_database.snapshots.messages import GetSnapshot, Piece, ReadPiece, SnapshotOffer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from virtuallog.contract.types import POSITION_MAX
-from virtuallog.exactly_once.slots import INDEX_BITS
+from virtuallog.exactly_once.slot_offsets import INDEX_BITS
 
 PLACE_MAX: Final = (POSITION_MAX >> INDEX_BITS) - 1
 """Highest position of a log. Its offsets, and those of the next position, are below 2**63."""

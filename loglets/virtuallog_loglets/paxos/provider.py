@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import attrs
 
+from virtuallog.contract.capnp_interface import Interface
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.diagnosis import Evidence
-from virtuallog.contract.interface import Interface
 from virtuallog.contract.loglet import Loglet
 from virtuallog.contract.metrics import MetricFamily
 from virtuallog.contract.placement import Cluster, Placement

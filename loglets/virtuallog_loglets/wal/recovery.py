@@ -1,5 +1,5 @@
 """Recovery: checks the sequence of a log's files, replays them and cuts the torn tail, so that the
-log can go on.
+log can go on. `core/tail_scan.py` tells a torn tail from damage.
 
 The order of steps is chosen so that a crash at any point of a recovery leaves a log that recovers
 the same way.
@@ -21,7 +21,8 @@ from virtuallog.contract.errors import CorruptionError
 from virtuallog.contract.ports import File, Storage
 from virtuallog_loglets.wal.core import index_format
 from virtuallog_loglets.wal.core import segment_format as fmt
-from virtuallog_loglets.wal.core.scan import (
+from virtuallog_loglets.wal.core.segment import Segment
+from virtuallog_loglets.wal.core.tail_scan import (
     RecordVisitor,
     ScanResult,
     has_begun_untrusted,
@@ -30,7 +31,6 @@ from virtuallog_loglets.wal.core.scan import (
     scan_closed_untrusted,
     scan_last_untrusted,
 )
-from virtuallog_loglets.wal.core.segment import Segment
 from virtuallog_loglets.wal.index_writer import IndexedState, restored_untrusted
 
 Footer: TypeAlias = tuple[int, int]

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from virtuallog.contract.errors import CorruptionError
 from virtuallog.contract.ports import File
 from virtuallog_loglets.wal.core import segment_format as fmt
-from virtuallog_loglets.wal.core.scan import scan_part_untrusted
+from virtuallog_loglets.wal.core.tail_scan import scan_part_untrusted
 
 PART_BYTES: Final = 256 << 10
 """Bytes checked in one go: some milliseconds of the event loop if the records are tiny."""

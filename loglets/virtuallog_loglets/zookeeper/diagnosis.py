@@ -13,7 +13,7 @@ from virtuallog.contract.diagnosis import ANSWER_SECONDS, COMBINED, Evidence
 from virtuallog.contract.errors import VirtualLogError
 from virtuallog.contract.ports import Clock
 from virtuallog.contract.znodes import Znode, Znodes
-from virtuallog.exactly_once.slots import INDEX_BITS
+from virtuallog.exactly_once.slot_offsets import INDEX_BITS
 from virtuallog_loglets.zookeeper.core.layout import ZooKeeperLayout
 from virtuallog_loglets.zookeeper.core.records import RELEASED, decode_trim_untrusted
 

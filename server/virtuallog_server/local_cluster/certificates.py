@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from virtuallog.contract.caller_roles import Principal
 from virtuallog.contract.errors import InvalidSettingError
-from virtuallog.contract.roles import Principal
 from virtuallog.rpc.security.tls_files import TlsFiles
 from virtuallog.runtime.clock import SystemClock
 from virtuallog.runtime.file_errors import file_errors

@@ -22,8 +22,8 @@ import attrs
 
 from virtuallog.client.cluster_file import NodeAddress
 from virtuallog.contract.address import split_address
+from virtuallog.contract.caller_roles import Principal, Role
 from virtuallog.contract.errors import InvalidSettingError
-from virtuallog.contract.roles import Principal, Role
 from virtuallog.rpc.security.tls_files import TlsFiles
 from virtuallog.runtime.file_errors import file_errors
 from virtuallog_server.config.config_file import Amended, StartOptions, amend, spell_config

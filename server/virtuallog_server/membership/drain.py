@@ -23,7 +23,7 @@ from virtuallog.contract.errors import CorruptionError, InvalidSettingError, Una
 from virtuallog.contract.provider import Pace
 from virtuallog.contract.register import Register
 from virtuallog.contract.types import NodeId
-from virtuallog.reconfiguration.core.members import ReplaceMember, drained_members
+from virtuallog.reconfiguration.core.metastore_members import ReplaceMember, drained_members
 from virtuallog.reconfiguration.core.node_table import Amendment, WithdrawRoles
 from virtuallog.reconfiguration.node_table_update import update_node_table
 from virtuallog_server.healing.core.policy import PlacedSegment

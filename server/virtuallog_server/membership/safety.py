@@ -18,7 +18,7 @@ from virtuallog.contract.errors import InvalidSettingError
 from virtuallog.contract.placement import Placement, majority_of
 from virtuallog.contract.register import Register
 from virtuallog.contract.types import NodeId
-from virtuallog.reconfiguration.core.members import drained_members, eligible_members
+from virtuallog.reconfiguration.core.metastore_members import drained_members, eligible_members
 from virtuallog.reconfiguration.core.node_table import WithdrawRoles, lost_copies
 from virtuallog_database.identity import node_of, replica_name
 from virtuallog_server.healing.core.policy import PlacedSegment

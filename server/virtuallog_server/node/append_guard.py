@@ -21,9 +21,9 @@ import attrs
 import trio
 
 from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.contract.caller_roles import Principal, Role
 from virtuallog.contract.errors import ForbiddenError, OverloadedError, SealedError, UnavailableError, VirtualLogError
 from virtuallog.contract.register import Register
-from virtuallog.contract.roles import Principal, Role
 
 WAITING_MAX: Final = 4096
 """Appends of all clients together that wait until the register is read. More are refused as overload."""

@@ -23,6 +23,7 @@ import attrs
 import structlog
 import trio
 
+from virtuallog.contract.capnp_interface import Interface
 from virtuallog.contract.errors import (
     CorruptionError,
     RetryableError,
@@ -31,7 +32,6 @@ from virtuallog.contract.errors import (
     VirtualLogError,
     WrongRecipientError,
 )
-from virtuallog.contract.interface import Interface
 from virtuallog.contract.ports import Done, Handler, Handlers, NodeEnvironment, Request
 from virtuallog.runtime.restart_backoff import RestartBackoff, is_bug, retryable_cause
 

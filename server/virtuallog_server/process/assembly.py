@@ -15,8 +15,8 @@ import attrs
 import structlog
 
 from virtuallog.client.address_book import AddressBook
+from virtuallog.contract.capnp_interface import Interface
 from virtuallog.contract.errors import StorageError
-from virtuallog.contract.interface import Interface
 from virtuallog.contract.ports import Clock, Handler, Handlers, Request
 from virtuallog.contract.types import NodeId
 from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider

@@ -137,7 +137,7 @@ class ZooKeeperService:
                 outcome = Result(outcome.zxid, Error.OK, (command.data, outcome.value))
             done(outcome)
 
-        self._database.submit(command, origin, told)
+        self._database.proposals.submit(command, origin, told)
 
     async def _announce(self) -> None:
         """Put this server on the list. Of two servers that do so at once one is refused, and tries again."""
@@ -159,7 +159,7 @@ class ZooKeeperService:
         command = announced(data, stat, number=self._node, listen=self._listen, client=client)
         if command is None:
             return Error.OK
-        return (await self._database.execute(command, Origin(identities=(SUPER,)))).error
+        return (await self._database.proposals.execute(command, Origin(identities=(SUPER,)))).error
 
     async def _keep_contact(self) -> None:
         while True:

@@ -99,7 +99,7 @@ BOUNDS: Final = (
 
 
 def drawn(seed: int, scenario: str) -> Mapping[str, int]:
-    """The bounds that are small in the run of a seed, for `virtuallog_simulation.world.patches`; those of most seeds are as usual."""
+    """The bounds that are small in the run of a seed, for `virtuallog_simulation.world.planted_bug`; those of most seeds are as usual."""
     source = random.Random(f"bounds {seed}")
     if source.random() >= SHARE:
         return {}

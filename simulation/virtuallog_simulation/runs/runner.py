@@ -21,7 +21,7 @@ from virtuallog_simulation.runs.message_record import record
 from virtuallog_simulation.scenarios import registry as scenarios
 from virtuallog_simulation.world import scheduler
 from virtuallog_simulation.world.options import Options
-from virtuallog_simulation.world.patches import planted
+from virtuallog_simulation.world.planted_bug import planted
 from virtuallog_simulation.world.scenario import Scenario
 from virtuallog_simulation.world.world import World, open_world
 
@@ -70,7 +70,7 @@ def run_seed(
     Args:
         seed: decides everything.
         scenario: which story to tell.
-        patches: bugs to plant, see `world/patches.py`.
+        patches: bugs to plant, see `world/planted_bug.py`.
         options: what the run is narrowed to.
         messages: also write each message that travels, and what becomes durable, into the history (`message_record.py`).
 

@@ -14,8 +14,8 @@ from typing import Any, Final, Protocol
 
 import attrs
 
+from virtuallog.contract.capnp_interface import Interface
 from virtuallog.contract.chain import SegmentId
-from virtuallog.contract.interface import Interface
 from virtuallog.contract.loglet import Loglet, SupportsPost
 from virtuallog.contract.metastore import MetaStore, MetaStoreProvider
 from virtuallog.contract.placement import Cluster, Placement

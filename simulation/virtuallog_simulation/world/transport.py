@@ -23,12 +23,12 @@ import trio
 from virtuallog.client.address_book import AddressBook
 from virtuallog.client.cluster_file import NodeAddress
 from virtuallog.contract.address import split_address
+from virtuallog.contract.caller_roles import Principal
+from virtuallog.contract.capnp_interface import Interface
 from virtuallog.contract.errors import UnavailableError
-from virtuallog.contract.interface import Interface
 from virtuallog.contract.ports import Handler, Handlers, Request, Services
 from virtuallog.contract.provider import LogletProvider, SupportsRetention
 from virtuallog.contract.register import Register
-from virtuallog.contract.roles import Principal
 from virtuallog.contract.types import NodeId
 from virtuallog.rpc.protocol.node import Identity
 from virtuallog.rpc.security.permissions import AppendPermission, Permissions, allow

@@ -16,8 +16,8 @@ from typing import Final
 import attrs
 import trio
 
+from virtuallog.contract.capnp_interface import Interface
 from virtuallog.contract.crash_points import CrashPoint, hooked
-from virtuallog.contract.interface import Interface
 from virtuallog.contract.ports import Environment
 from virtuallog.contract.types import NodeId
 from virtuallog.testing.checker.history import History

@@ -53,7 +53,7 @@ def archive(
     from pyspark_virtuallog.session import open_session
     from virtuallog_loglets.archive.creation.data_files import DataFileSizes
     from virtuallog_loglets.archive.drivers.fsspec_files import absolute_url
-    from virtuallog_server.cli.archive.archive_job import archive_segments, run_and_show
+    from virtuallog_server.cli.archive.segment_archiver import archive_segments, run_and_show
 
     place = absolute_url(url)
     with open_session("virtuallog archive", master=master, configuration=configuration) as spark:

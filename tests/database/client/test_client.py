@@ -219,7 +219,7 @@ async def test_a_session_that_was_ended_elsewhere_says_so(autojump_clock: MockCl
         one, two = await w.client(1), await w.client(2)
         async with one.session() as session:
             await two.sync()
-            await w.access[2].database.execute(CloseSession(session.id), Origin(session.id, 1))
+            await w.access[2].database.proposals.execute(CloseSession(session.id), Origin(session.id, 1))
             await session.wait_expired()
             assert session.expired
             with pytest.raises(SessionExpiredError):
@@ -233,7 +233,7 @@ async def test_a_transaction_of_a_session_that_is_over_says_so(autojump_clock: M
         one, _ = await w.client(1), await w.client(2)
         async with one.session() as session:
             await w.access[2].database.sync()
-            await w.access[2].database.execute(CloseSession(session.id), Origin(session.id, 1))
+            await w.access[2].database.proposals.execute(CloseSession(session.id), Origin(session.id, 1))
             assert not session.expired
             with pytest.raises(SessionExpiredError):
                 await session.transaction().create("/here").commit()

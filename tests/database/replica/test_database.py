@@ -46,12 +46,12 @@ async def test_commands_are_seen_everywhere_after_a_sync(autojump_clock: MockClo
     """Commands are seen at once at their proposer, and elsewhere after a sync."""
     async with databases() as r:
         one, two = of(await r.start(1)), of(await r.start(2))
-        result = await one.execute(Create("/a", b"1"))
+        result = await one.proposals.execute(Create("/a", b"1"))
         assert one.tree.get_data("/a", ())[0] == b"1"
         assert one.tree.last_zxid == result.zxid
         await two.sync()
         assert two.tree.exists("/a") == result.value.stat
-        assert (await two.execute(Create("/a", b""))).error is Error.NODE_EXISTS
+        assert (await two.proposals.execute(Create("/a", b""))).error is Error.NODE_EXISTS
 
 
 async def test_watches_fire_on_every_replica_before_the_command_is_answered(autojump_clock: MockClock) -> None:
@@ -70,7 +70,7 @@ async def test_watches_fire_on_every_replica_before_the_command_is_answered(auto
                 done.set()
 
         for operation in (Create("/a", b""), SetData("/a", b"1"), Delete("/a")):
-            one.submit(operation, Origin(), told)
+            one.proposals.submit(operation, Origin(), told)
         await done.wait()
         assert all(events > number for number, events in enumerate(seen))
         await two.sync()
@@ -82,9 +82,9 @@ async def test_watches_of_a_client_that_comes_back(autojump_clock: MockClock) ->
     async with databases() as r:
         one, watcher = of(await r.start()), Recorder()
         for path in ("/same", "/changed", "/parent"):
-            seen = (await one.execute(Create(path, b""))).zxid
-        await one.execute(SetData("/changed", b""))
-        await one.execute(Create("/parent/new", b""))
+            seen = (await one.proposals.execute(Create(path, b""))).zxid
+        await one.proposals.execute(SetData("/changed", b""))
+        await one.proposals.execute(Create("/parent/new", b""))
         one.set_watches(
             watcher, seen, data=["/same", "/changed", "/gone"], exist=["/parent/new", "/none"],
             child=["/same", "/parent", "/gone"], persistent=["/p"], recursive=["/r"],
@@ -99,7 +99,7 @@ async def test_watches_of_a_client_that_comes_back(autojump_clock: MockClock) ->
             Create("/p", b""),
             Create("/r/", b""),
         ):
-            await one.execute(operation)
+            await one.proposals.execute(operation)
         assert watcher.take() == [(DATA, "/same"), (CREATED, "/none"), (CHILDREN, "/same"), (CREATED, "/p")]
 
 
@@ -111,9 +111,9 @@ async def test_a_silent_session_expires_on_every_replica(autojump_clock: MockClo
             await nursery.start(each.run)
         told: list[tuple[int, Error]] = []
         for session in (1, 2):
-            assert (await one.execute(CreateSession(session, b"", 4000))).error is Error.OK
+            assert (await one.proposals.execute(CreateSession(session, b"", 4000))).error is Error.OK
             one.expiry.attach(session, 1, lambda error, session=session: told.append((session, error)))  # type: ignore[misc]
-            await one.execute(Create(f"/e{session}", b"", mode=Mode.EPHEMERAL), Origin(session, 1))
+            await one.proposals.execute(Create(f"/e{session}", b"", mode=Mode.EPHEMERAL), Origin(session, 1))
         for _ in range(12):
             one.expiry.heard(2)
             await trio.sleep(1)
@@ -131,7 +131,7 @@ async def test_the_sessions_of_a_server_that_died_expire_as_well(autojump_clock:
         first = await r.start(1)
         two = of(await r.start(2))
         await nursery.start(two.run)
-        await of(first).execute(CreateSession(1, b"", 4000))
+        await of(first).proposals.execute(CreateSession(1, b"", 4000))
         of(first).expiry.attach(1, 1, lambda error: None)
         await first.crash()
         await trio.sleep(4)
@@ -146,7 +146,7 @@ async def test_while_the_log_cannot_be_asked_nobody_expires(autojump_clock: Mock
     async with databases() as r, trio.open_nursery() as nursery:
         one = of(await r.start(1))
         await nursery.start(one.run)
-        await one.execute(CreateSession(1, b"", 4000))
+        await one.proposals.execute(CreateSession(1, b"", 4000))
         one.expiry.attach(1, 1, lambda error: None)
         r.provider.tail_seconds = 60.0
         await trio.sleep(90)
@@ -166,7 +166,7 @@ async def test_what_nobody_needs_is_reaped(autojump_clock: MockClock) -> None:
             Create("/c", b"", mode=Mode.CONTAINER), Create("/c/x", b""), Delete("/c/x"), Create("/d", b"", mode=Mode.CONTAINER),
             Create("/t", b"", mode=Mode.TTL, ttl_ms=1000), Create("/u", b"", mode=Mode.TTL, ttl_ms=10**9),
         ):  # fmt: skip
-            await one.execute(operation)
+            await one.proposals.execute(operation)
         await trio.sleep(70)
         assert one.tree.get_children("/", ())[0] == ["d", "u", "zookeeper"]
         nursery.cancel_scope.cancel()
@@ -178,10 +178,10 @@ async def test_what_cannot_be_proposed_is_refused_at_once(autojump_clock: MockCl
         running = await r.start()
         one = of(running)
         with pytest.raises(TooLargeError):
-            await one.execute(Create("/a", b"", (Acl(1, "digest", "x" * 70_000),)))
+            await one.proposals.execute(Create("/a", b"", (Acl(1, "digest", "x" * 70_000),)))
         r.provider.deaf = True
         with pytest.raises(UnavailableError):
-            await one.execute(Create("/a", b""))
+            await one.proposals.execute(Create("/a", b""))
         r.provider.deaf = False
 
 
@@ -189,9 +189,9 @@ async def test_figures(autojump_clock: MockClock) -> None:
     """From the state, and from what this server serves."""
     async with databases() as r:
         one = of(await r.start())
-        await one.execute(CreateSession(5, b"", 4000))
+        await one.proposals.execute(CreateSession(5, b"", 4000))
         one.expiry.attach(5, 1, lambda error: None)
-        await one.execute(Create("/e", b"123", mode=Mode.EPHEMERAL), Origin(5, 1))
+        await one.proposals.execute(Create("/e", b"123", mode=Mode.EPHEMERAL), Origin(5, 1))
         one.watches.data.add("/e", Recorder())
         assert {family.name.removeprefix("virtuallog_database_"): family.samples[0].value for family in one.metrics()} == {
             "zxid": 2, "znodes": 5, "ephemerals": 1, "sessions": 1, "attached_sessions": 1, "data_bytes": 3, "watches": 1,
@@ -225,7 +225,7 @@ async def test_equal_prefixes_make_equal_stores_whatever_crashed_where(seed: int
         steady, disk = await r.start(1), MemoryDisk()
         shaky = await r.start(2, disk)
         for operation, origin in workload(chance, 150):
-            await of(steady).execute(operation, origin)
+            await of(steady).proposals.execute(operation, origin)
             if chance.random() < 0.1:
                 await disk.open().flush()
             if chance.random() < 0.04:

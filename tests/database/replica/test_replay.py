@@ -84,12 +84,12 @@ async def play_a_story(steps: Sequence[tuple[Operation, int, int]]) -> None:
         one, two = await world.start(1), await world.start(2)
         await trio.sleep(6.0)  # until both are in the view
         for session in (1, 2):
-            await of(one).execute(CreateSession(session, b"p" * 16, 4000))
-        await of(one).execute(Create("/e", b"", mode=Mode.EPHEMERAL_SEQUENTIAL), Origin(1, 1))
+            await of(one).proposals.execute(CreateSession(session, b"p" * 16, 4000))
+        await of(one).proposals.execute(Create("/e", b"", mode=Mode.EPHEMERAL_SEQUENTIAL), Origin(1, 1))
         await engines_work(one, two)
         known = {}
         for number, (operation, session, pause) in enumerate(steps):
-            await of((one, two)[number % 2]).execute(operation, Origin(session, 1 if session else 0))
+            await of((one, two)[number % 2]).proposals.execute(operation, Origin(session, 1 if session else 0))
             await trio.sleep(pause)
             known[one.replica.cursor] = copy_of(one)
         await at_rest(one)
@@ -125,7 +125,7 @@ async def test_effects_of_one_entry_are_what_it_did(autojump_clock: MockClock) -
     """At its position, with the time of its batch; a replay says nothing of entries that did nothing."""
     async with databases() as world:
         one = await world.start(1)
-        await of(one).execute(Create("/a", b"1"))
+        await of(one).proposals.execute(Create("/a", b"1"))
         before = one.replica.cursor
         for value in (b"2", b"3"):
             one.application.submit(SetData("/a", value), Origin(), lambda _: None)

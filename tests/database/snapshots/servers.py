@@ -65,7 +65,7 @@ class Server:
         return found
 
     async def write(self, number: int) -> None:
-        await self.life.database.execute(SetData("/a", b"%100d" % number), Origin())
+        await self.life.database.proposals.execute(SetData("/a", b"%100d" % number), Origin())
 
 
 @attrs.define(eq=False)
@@ -161,6 +161,6 @@ async def servers() -> AsyncIterator[Servers]:
         made = Servers(World(nursery, roles=frozenset()), network, nursery, SimulatedClock(Process(NodeId(9))))
         for node in NODES:
             await made.start(node)
-        await made.running[1].life.database.execute(Create("/a", b""), Origin())
+        await made.running[1].life.database.proposals.execute(Create("/a", b""), Origin())
         yield made
         nursery.cancel_scope.cancel()

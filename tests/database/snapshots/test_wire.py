@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from virtuallog.contract.roles import Role
+from virtuallog.contract.caller_roles import Role
 from virtuallog.contract.types import POSITION_MAX
 from virtuallog.rpc.protocol.codec import derive
 from virtuallog.rpc.protocol.frames import FRAME_BYTES_MAX

@@ -27,7 +27,7 @@ async def poisoned(r: Replicas, *operations: Operation) -> Running:
     """The log has these, as the former version has proposed and applied them: no switch is in it."""
     one = await r.start(1)
     for operation in operations:
-        assert (await of(one).execute(operation)).error is Error.OK
+        assert (await of(one).proposals.execute(operation)).error is Error.OK
     return one
 
 
@@ -52,7 +52,9 @@ async def test_ten_thousand_creates_below_a_large_parent_are_replayed(autojump_c
         rollout = one.replica.stack.find(RolloutEngine)
         assert rollout is not None
         await rollout.enable(BOUNDS)
-        assert (await of(one).execute(Multi(tuple(Delete(f"/p/{n}") for n in range(10_000))))).error is Error.OK
+        assert (
+            await of(one).proposals.execute(Multi(tuple(Delete(f"/p/{n}") for n in range(10_000))))
+        ).error is Error.OK
         assert of(one).tree.meta.is_bounded
         assert (await replayed(r, 3)).tree.exists("/p").children == 0
 

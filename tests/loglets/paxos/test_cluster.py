@@ -15,7 +15,7 @@ from virtuallog.contract.batch import Batch, SessionId
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import OutOfOrderError, SealedError, UnavailableError
 from virtuallog.contract.types import Gap, GapKind, LogletOffset, NodeId, Open, Sealed
-from virtuallog.exactly_once.slots import SLOT
+from virtuallog.exactly_once.slot_offsets import SLOT
 from virtuallog.testing.sim.links import LinkQuality
 from virtuallog_loglets.paxos.core import values
 from virtuallog_loglets.paxos.messages import Learn, PaxosAppend, PaxosSeal, PaxosWrite, Promise, Status

@@ -36,7 +36,7 @@ from virtuallog.contract.errors import (
     VirtualLogError,
 )
 from virtuallog.contract.types import LogletOffset, NodeId, Open
-from virtuallog.exactly_once.slots import SLOT
+from virtuallog.exactly_once.slot_offsets import SLOT
 from virtuallog_loglets.paxos.loglet import APPEND_SECONDS
 from virtuallog_loglets.paxos.messages import (
     GetStanding,

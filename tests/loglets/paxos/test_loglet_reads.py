@@ -10,7 +10,7 @@ import trio
 from tests.loglets.paxos.loglet_stage import ONE, SILENT, THREE, TWO, Stage, batch, record, standing, taken
 from virtuallog.contract.errors import CorruptionError, UnavailableError
 from virtuallog.contract.types import Gap, GapKind, LogletOffset, NodeId, PlacedBatch
-from virtuallog.exactly_once.slots import SLOT
+from virtuallog.exactly_once.slot_offsets import SLOT
 from virtuallog_loglets.paxos.core import values
 from virtuallog_loglets.paxos.messages import PaxosRecords, PaxosSettle, ReadRecords
 

@@ -10,7 +10,7 @@ import trio
 from tests.loglets.paxos.loglet_stage import ONE, SILENT, THREE, TWO, Stage, elsewhere, standing, taken
 from virtuallog.contract.errors import SealedError, UnavailableError
 from virtuallog.contract.types import LogletOffset, NodeId, Open, Sealed
-from virtuallog.exactly_once.slots import SLOT
+from virtuallog.exactly_once.slot_offsets import SLOT
 from virtuallog_loglets.paxos.messages import PaxosSettle, WaitLearned
 
 

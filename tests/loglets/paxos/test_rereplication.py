@@ -16,7 +16,7 @@ from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import InvalidSettingError, MalformedError, SealedError, UnavailableError
 from virtuallog.contract.ports import Request
 from virtuallog.contract.types import Gap, GapKind, LogletOffset, NodeId, Sealed
-from virtuallog.exactly_once.slots import SLOT
+from virtuallog.exactly_once.slot_offsets import SLOT
 from virtuallog_loglets.paxos.config import PaxosConfig
 from virtuallog_loglets.paxos.loglet import PaxosLoglet
 from virtuallog_loglets.paxos.messages import NOWHERE, Learn, PaxosWrite

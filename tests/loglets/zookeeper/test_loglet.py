@@ -24,7 +24,7 @@ from virtuallog.contract.errors import (
 )
 from virtuallog.contract.types import Gap, GapKind, LogletOffset, Open, Sealed
 from virtuallog.contract.znodes import Delete, Set, Znode
-from virtuallog.exactly_once.slots import SLOT
+from virtuallog.exactly_once.slot_offsets import SLOT
 from virtuallog.testing.checker.expectations import entries
 from virtuallog_loglets.zookeeper.core.layout import ZooKeeperLayout
 from virtuallog_loglets.zookeeper.core.records import decode_trim_untrusted

@@ -21,7 +21,7 @@ from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.diagnosis import COMBINED
 from virtuallog.contract.ports import Clock, Environment
 from virtuallog.contract.types import Sealed
-from virtuallog.exactly_once.slots import SLOT
+from virtuallog.exactly_once.slot_offsets import SLOT
 from virtuallog.runtime.clock import SystemClock
 from virtuallog.testing.loglet_suite import CLAUSES, Clause, Opener, run_clause
 from virtuallog_loglets.zookeeper import ZooKeeperProvider

@@ -12,7 +12,7 @@ from virtuallog.contract.batch import Batch, SessionId
 from virtuallog.contract.errors import CorruptionError, InvalidSettingError, MalformedError, ReconfigurationNeededError
 from virtuallog.contract.placement import Cluster
 from virtuallog.contract.types import NodeId
-from virtuallog.exactly_once.slots import SLOT
+from virtuallog.exactly_once.slot_offsets import SLOT
 from virtuallog_loglets.zookeeper import config as configs
 from virtuallog_loglets.zookeeper.config import ZooKeeperConfig
 from virtuallog_loglets.zookeeper.core import records

@@ -15,7 +15,7 @@ from virtuallog.contract.batch import Batch, SessionId
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import SealedError, TailMismatchError, UnavailableError
 from virtuallog.contract.types import LogletOffset, Open, Sealed
-from virtuallog.exactly_once.slots import SLOT
+from virtuallog.exactly_once.slot_offsets import SLOT
 from virtuallog.testing.checker.expectations import entries
 from virtuallog_loglets.zookeeper.core.layout import ZooKeeperLayout
 from virtuallog_loglets.zookeeper.loglet import ZooKeeperLoglet

@@ -20,7 +20,7 @@ from virtuallog.contract.errors import (
     TailMismatchError,
     UnavailableError,
 )
-from virtuallog.exactly_once.slots import SLOT
+from virtuallog.exactly_once.slot_offsets import SLOT
 from virtuallog_loglets.zookeeper.core import writer as writers
 from virtuallog_loglets.zookeeper.core.records import CHUNK_BYTES, WriterState
 from virtuallog_loglets.zookeeper.core.writer import (

@@ -24,7 +24,7 @@ from virtuallog.testing.sim.process import Process
 from virtuallog_server.cli import main
 from virtuallog_server.cli.common.failures import translate
 from virtuallog_server.cli.common.options import parse_settings
-from virtuallog_server.cli.log.append import RatePacer
+from virtuallog_server.cli.log.append_job import RatePacer
 
 
 def run(*arguments: str, cluster: Path | None = None) -> Result:
@@ -213,7 +213,7 @@ def test_a_command_waits_for_no_module_of_another(dead_cluster: Path) -> None:
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=True)
     loaded = set(done.stdout.split())
 
-    assert {"virtuallog_server.cli.log.read", "virtuallog.connect"} <= loaded
+    assert {"virtuallog_server.cli.log.read_job", "virtuallog.connect"} <= loaded
     for module in (
         "matplotlib",
         "rich.progress",
@@ -228,7 +228,7 @@ def test_a_node_starts_without_what_few_nodes_need() -> None:
     """A restart is waited for by clients, and each of these takes up to half a second of a slow machine: they are imported on use."""
     probe = (
         "import sys\n"
-        "import virtuallog_server.cli.cluster.nodes, virtuallog_server.process.process, virtuallog_server.database.role, virtuallog_server.process.zookeeper_ports\n"
+        "import virtuallog_server.cli.cluster.nodes_job, virtuallog_server.process.process, virtuallog_server.database.role, virtuallog_server.process.zookeeper_ports\n"
         "from virtuallog.plugins import loglet_providers, metastore_provider\n"
         "loglet_providers(), metastore_provider()\n"
         "print(*sorted(sys.modules))"

@@ -9,10 +9,10 @@ import trio
 
 from tests.server.diagnosis.evidence_samples import about, the
 from tests.simulation.world.stage import in_cluster, native
+from virtuallog.contract.caller_roles import Role
 from virtuallog.contract.errors import VirtualLogError
 from virtuallog.contract.loglet import Loglet
 from virtuallog.contract.ports import ReplyT, Request, Services
-from virtuallog.contract.roles import Role
 from virtuallog.contract.types import LogPosition, NodeId
 from virtuallog.plugins import all_interfaces
 from virtuallog.testing.sim.key_values import HEADROOM_BYTES

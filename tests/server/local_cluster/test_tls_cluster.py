@@ -19,8 +19,8 @@ from tests.free_ports import free_ports
 from virtuallog.admin.cluster_status import fetch_statuses
 from virtuallog.client.cluster_file import ClusterFile
 from virtuallog.connect import connect, open_services_to
+from virtuallog.contract.caller_roles import Principal, Role
 from virtuallog.contract.errors import ForbiddenError, UnavailableError, UntrustedError, VirtualLogError
-from virtuallog.contract.roles import Principal, Role
 from virtuallog.contract.types import LogPosition, NodeId
 from virtuallog.plugins import loglet_providers, metastore_provider
 from virtuallog.rpc.security.credentials import Credentials

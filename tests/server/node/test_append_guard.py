@@ -13,6 +13,8 @@ from trio.testing import MockClock
 from tests.virtuallog.client.world import World
 from tests.virtuallog.client.world import world as log_world
 from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.contract.caller_roles import Principal, Role
+from virtuallog.contract.capnp_interface import Interface
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import (
     ForbiddenError,
@@ -23,10 +25,8 @@ from virtuallog.contract.errors import (
     UnsupportedError,
     VirtualLogError,
 )
-from virtuallog.contract.interface import Interface
 from virtuallog.contract.ports import Done, Handlers
 from virtuallog.contract.register import Register
-from virtuallog.contract.roles import Principal, Role
 from virtuallog.contract.versions import GUARDED
 from virtuallog.plugins import loglet_providers
 from virtuallog.reconfiguration.node_table_update import update_node_table

@@ -14,8 +14,8 @@ import trio
 
 from virtuallog.admin.control import GetStatus, NodeStatus
 from virtuallog.client.cluster_file import NodeAddress
+from virtuallog.contract.capnp_interface import Interface, Method
 from virtuallog.contract.errors import CorruptionError, UnavailableError
-from virtuallog.contract.interface import Interface, Method
 from virtuallog.contract.ports import DurableMap, Environment, Handlers, NodeEnvironment, Request
 from virtuallog.contract.provider import LogletProvider
 from virtuallog.contract.register import Register, decode_untrusted

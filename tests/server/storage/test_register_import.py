@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from tests.virtuallog.contract.test_register import SMALL
 from tests.virtuallog.rpc.tls_shop import ThrowawayAuthority
 from virtuallog.admin.control import CONTROL, GetStatus, NodeStatus
+from virtuallog.contract.caller_roles import Principal, Role
 from virtuallog.contract.errors import CorruptionError, InvalidSettingError, VirtualLogError, WrongRecipientError
 from virtuallog.contract.register import ClusterId, NodeEntry, Register
-from virtuallog.contract.roles import Principal, Role
 from virtuallog.contract.types import NodeId
 from virtuallog.rpc import Identity as RpcIdentity
 from virtuallog.rpc import RpcServer, bound_address, tcp_listen

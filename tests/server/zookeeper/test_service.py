@@ -73,14 +73,14 @@ async def test_a_server_that_the_list_does_not_take_goes_easy_on_the_log(autojum
     async with trio.open_nursery() as nursery:
         nursery.start_soon(log.run)
         for path in ("/zookeeper/quota/zookeeper", quota, f"{quota}/zookeeper_stats"):
-            await database.execute(Create(path, b"count=0,bytes=0"))
-        await database.execute(Create(f"{quota}/zookeeper_limits", b"byteHardLimit=0"))
+            await database.proposals.execute(Create(path, b"count=0,bytes=0"))
+        await database.proposals.execute(Create(f"{quota}/zookeeper_limits", b"byteHardLimit=0"))
         before = log.position
         await nursery.start(service.run)
         for _ in range(1000):
             await trio.lowlevel.checkpoint()
         assert log.position == before + 1
-        await database.execute(Delete(f"{quota}/zookeeper_limits"))
+        await database.proposals.execute(Delete(f"{quota}/zookeeper_limits"))
         await trio.sleep(2.0)  # noqa: TID251 -- simulated time
         assert database.tree.get_data(CONFIG, ())[0] == OWN_LINE + b"\nversion=1"
         nursery.cancel_scope.cancel()

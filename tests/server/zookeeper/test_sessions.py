@@ -8,7 +8,7 @@ from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from tests.server.zookeeper.world import World, created, served, watched
 from virtuallog.contract.errors import StorageError, UnavailableError
-from virtuallog_database.replica.database import NOBODY
+from virtuallog_database.replica.command_proposals import SERVER
 from virtuallog_database.tree.commands import ExpireSessions
 from virtuallog_server.config.zookeeper_settings import ZooKeeperSettings
 from virtuallog_server.zookeeper.admin.facts import ServerFacts
@@ -113,7 +113,7 @@ async def test_a_session_that_expires_closes_its_connection() -> None:
         await client.create("/e", flags=1)
         touches = world.server.database.tree.session(client.session)
         assert touches is not None
-        await world.server.database.execute(ExpireSessions(((client.session, touches.touches),)), NOBODY)
+        await world.server.database.proposals.execute(ExpireSessions(((client.session, touches.touches),)), SERVER)
         assert await client.closed() == b""
 
 

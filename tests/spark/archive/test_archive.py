@@ -26,7 +26,7 @@ from virtuallog_loglets.archive.config import GRACE_SECONDS
 from virtuallog_loglets.archive.core import manifest
 from virtuallog_loglets.archive.creation.data_files import DataFileSizes
 from virtuallog_loglets.archive.drivers.tables import open_archive
-from virtuallog_server.cli.archive.archive_job import ArchivedSegment, archive_segments
+from virtuallog_server.cli.archive.segment_archiver import ArchivedSegment, archive_segments
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.long]
 

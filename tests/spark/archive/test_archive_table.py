@@ -16,7 +16,7 @@ from virtuallog.contract.errors import CorruptionError, WrongRecipientError
 from virtuallog.contract.types import LogPosition
 from virtuallog_loglets.archive.config import GRACE_SECONDS
 from virtuallog_loglets.archive.creation.data_files import DataFileSizes
-from virtuallog_server.cli.archive.archive_job import archive_segments
+from virtuallog_server.cli.archive.segment_archiver import archive_segments
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 

@@ -21,7 +21,7 @@ from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.contract.types import LogletOffset, LogPosition, PlacedBatch
 from virtuallog_loglets.archive.config import GRACE_SECONDS, decode_untrusted
 from virtuallog_loglets.archive.creation.data_files import DataFileSizes
-from virtuallog_server.cli.archive.archive_job import archive_segments
+from virtuallog_server.cli.archive.segment_archiver import archive_segments
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.long]
 ENTRIES = 1_000

@@ -118,7 +118,7 @@ class Story:
             one, two = await world.start(1), await world.start(2)
             await trio.sleep(6.0)
             await found(one, RolloutEngine).enable(TimeEngine.name)
-            await of(one).execute(CreateSession(1, b"p" * 16, 4000))
+            await of(one).proposals.execute(CreateSession(1, b"p" * 16, 4000))
             disk = MemoryDisk()
             for stop in (COMMANDS // 3, 2 * COMMANDS // 3, COMMANDS):
                 await write_something((one, two), chance, stop)
@@ -169,12 +169,12 @@ async def write_something(replicas: Sequence[Running], chance: random.Random, st
             Create("/s", b"", mode=Mode.PERSISTENT_SEQUENTIAL), Create("/e", b"", mode=Mode.EPHEMERAL_SEQUENTIAL),
             Multi((Create(name, b""), SetData("/n1", b"both or none"))),
         ]  # fmt: skip
-        of(replicas[number % 2]).submit(chance.choice(operations), Origin(1, 1), lambda _: None)
+        of(replicas[number % 2]).proposals.submit(chance.choice(operations), Origin(1, 1), lambda _: None)
         if number % 64 == 0:
             await trio.sleep(0.05)
-    of(replicas[1]).submit(ExpireSessions(((1, 0),)), Origin(), lambda _: done.set())
+    of(replicas[1]).proposals.submit(ExpireSessions(((1, 0),)), Origin(), lambda _: done.set())
     await done.wait()
-    await of(replicas[0]).execute(CreateSession(1, b"p" * 16, 4000))
+    await of(replicas[0]).proposals.execute(CreateSession(1, b"p" * 16, 4000))
 
 
 @pytest.fixture(scope="module")
@@ -351,7 +351,7 @@ async def test_chunks_may_be_lost_or_written_twice(autojump_clock: MockClock) ->
         one = await world.start(1)
         await trio.sleep(6.0)
         for number in range(60):
-            of(one).submit(Create(f"/n{number}", b"x" * 100), Origin(1, 1), lambda _: None)
+            of(one).proposals.submit(Create(f"/n{number}", b"x" * 100), Origin(1, 1), lambda _: None)
             await trio.sleep(0.01)
         await one.replica.sync()
         stop, chance = one.replica.cursor, random.Random(3)

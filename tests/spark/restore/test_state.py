@@ -47,14 +47,14 @@ async def write_something(
 ) -> Mapping[LogPosition, dict[bytes, bytes]]:
     """Sessions, znodes, versions, sequential names, through two replicas; what the first one had at each cursor on the way."""
     known = {}
-    await of(one).execute(CreateSession(1, b"p" * 16, 4000))
+    await of(one).proposals.execute(CreateSession(1, b"p" * 16, 4000))
     for number in range(60):
         operations: list[Operation] = [
             Create(f"/n{number}", b"%d" % number),
             SetData(f"/n{chance.randrange(number + 1)}", b"again"),
             Create("/s", b"", mode=Mode.EPHEMERAL_SEQUENTIAL),
         ]
-        await of((one, two)[number % 2]).execute(chance.choice(operations), Origin(1, 1))
+        await of((one, two)[number % 2]).proposals.execute(chance.choice(operations), Origin(1, 1))
         await one.replica.sync()
         known[one.replica.cursor] = dict(one.disk.content.pairs)
     return known
@@ -240,14 +240,14 @@ async def test_a_new_cluster_goes_on_from_it(autojump_clock: MockClock) -> None:
     async with databases() as world:
         one, two = await world.start(1), await world.start(2)
         await write_something(one, two, random.Random(8))
-        await of(one).execute(Create("/last", b"before"))
+        await of(one).proposals.execute(Create("/last", b"before"))
         disk = await play(one, one.replica.cursor)
         begun, count = disk.content.pairs, read_cursor(disk.content)
     async with databases() as world:
         begin_at(world, count)
         three, four = await world.start(3, restored(begun)), await world.start(4, restored(begun))
         assert of(three).tree.get_data("/last", ())[0] == b"before"
-        result = await of(three).execute(SetData("/last", b"after", version=0))
+        result = await of(three).proposals.execute(SetData("/last", b"after", version=0))
         assert not result.error and three.replica.cursor > count
         await four.replica.sync()
         assert of(four).tree.get_data("/last", ())[0] == b"after"

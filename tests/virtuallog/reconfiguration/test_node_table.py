@@ -14,7 +14,7 @@ from virtuallog.contract.errors import InvalidSettingError, TooLargeError, Unava
 from virtuallog.contract.placement import Placement
 from virtuallog.contract.register import REGISTER_BYTES_MAX, NodeEntry, Register, decode_untrusted
 from virtuallog.contract.types import NodeId
-from virtuallog.reconfiguration.core.members import ReplaceMember
+from virtuallog.reconfiguration.core.metastore_members import ReplaceMember
 from virtuallog.reconfiguration.core.node_table import (
     NODES_MAX,
     Amendment,

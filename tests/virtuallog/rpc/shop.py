@@ -11,9 +11,9 @@ from typing import Any
 import attrs
 import capnp
 
+from virtuallog.contract.capnp_interface import Interface, Method
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import OverloadedError, SealedError, TrimmedError
-from virtuallog.contract.interface import Interface, Method
 from virtuallog.contract.ports import Done, Handlers, Request
 from virtuallog.contract.types import NodeId
 from virtuallog.rpc.protocol.node import Identity

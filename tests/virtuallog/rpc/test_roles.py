@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.source_tree import ROOT
+from virtuallog.contract.caller_roles import Principal, Role, find_untrusted, parse_untrusted
 from virtuallog.contract.errors import UntrustedError
-from virtuallog.contract.roles import Principal, Role, find_untrusted, parse_untrusted
 from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider
 from virtuallog.rpc.security.credentials import Credentials
 from virtuallog.rpc.security.permissions import Permissions

@@ -19,6 +19,7 @@ import trio.testing
 from tests.virtuallog.rpc.shop import IDENTITY, Everything, Shop, Store, Stored, Wait
 from tests.virtuallog.rpc.tls_shop import ThrowawayAuthority, client_of, serving
 from tests.virtuallog.rpc.world import TrioClock
+from virtuallog.contract.caller_roles import Principal, Role
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import (
     ForbiddenError,
@@ -29,7 +30,6 @@ from virtuallog.contract.errors import (
     WrongRecipientError,
 )
 from virtuallog.contract.ports import Request
-from virtuallog.contract.roles import Principal, Role
 from virtuallog.rpc import tls_acceptor
 from virtuallog.rpc.rate_limited_log import RateLimitedLog
 from virtuallog.rpc.security.credentials import Credentials, Loaded

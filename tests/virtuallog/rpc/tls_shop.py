@@ -13,7 +13,7 @@ import trio
 
 from tests.virtuallog.rpc.shop import IDENTITY, Everything, Shop, Store, Stored, Wait, Waited, schema
 from tests.virtuallog.rpc.world import TrioClock
-from virtuallog.contract.roles import Principal, Role
+from virtuallog.contract.caller_roles import Principal, Role
 from virtuallog.rpc import (
     Interface,
     Method,

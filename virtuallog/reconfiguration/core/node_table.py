@@ -28,7 +28,7 @@ from virtuallog.contract.errors import InvalidSettingError
 from virtuallog.contract.placement import Placement
 from virtuallog.contract.register import NodeEntry, Register
 from virtuallog.contract.types import NodeId
-from virtuallog.reconfiguration.core.members import too_few_seats
+from virtuallog.reconfiguration.core.metastore_members import too_few_seats
 
 NODES_MAX: Final = 64
 """Most nodes in the table.

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from virtuallog.contract.interface import Interface, Method
+from virtuallog.contract.capnp_interface import Interface, Method
 from virtuallog.contract.ports import Request
 from virtuallog.rpc.protocol.codec import Codec, derive
 from virtuallog.rpc.protocol.node import NODE, NodeOpened

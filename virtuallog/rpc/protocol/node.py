@@ -6,8 +6,8 @@ from typing import Final
 
 import attrs
 
+from virtuallog.contract.capnp_interface import Interface, Method
 from virtuallog.contract.errors import MalformedError, UnsupportedError, VirtualLogError, WrongRecipientError
-from virtuallog.contract.interface import Interface, Method
 from virtuallog.contract.ports import Question, Request
 from virtuallog.contract.schema import load
 from virtuallog.contract.types import NodeId

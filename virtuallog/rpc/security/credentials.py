@@ -19,8 +19,8 @@ from typing import Final, TypeAlias
 import attrs
 import structlog
 
+from virtuallog.contract.caller_roles import Principal
 from virtuallog.contract.errors import InvalidSettingError, UntrustedError
-from virtuallog.contract.roles import Principal
 from virtuallog.rpc.security.tls_files import TlsFiles
 from virtuallog.rpc.security.tls_stream import owner_untrusted
 

@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 
 import attrs
 
+from virtuallog.contract.caller_roles import Principal, Role
+from virtuallog.contract.capnp_interface import Interface, Method
 from virtuallog.contract.errors import ForbiddenError, VirtualLogError
-from virtuallog.contract.interface import Interface, Method
 from virtuallog.contract.ports import Done, Handler, Handlers
-from virtuallog.contract.roles import Principal, Role
 
 AppendPermission: TypeAlias = Callable[[Any, Principal, Callable[[VirtualLogError | None], None]], None]
 """Decides about one append of a client.

@@ -14,7 +14,7 @@ class TlsFiles:
     again when they change."""
 
     certificate: Path
-    """Our certificate; it names us by a URI (`virtuallog.contract.roles`)."""
+    """Our certificate; it names us by a URI (`virtuallog.contract.caller_roles`)."""
     key: Path
     """Its private key, not encrypted."""
     authority: Path

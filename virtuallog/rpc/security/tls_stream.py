@@ -22,8 +22,8 @@ import attrs
 import trio
 from trio.abc import Stream
 
+from virtuallog.contract.caller_roles import Principal, find_untrusted
 from virtuallog.contract.errors import UntrustedError
-from virtuallog.contract.roles import Principal, find_untrusted
 
 RECEIVE_BYTES: Final = 64 << 10
 """Bytes read from the network at a time: as much as a connection reads at most."""

@@ -29,7 +29,7 @@ import trio
 
 from virtuallog.client.cluster_file import NodeAddress
 from virtuallog.connect import open_services_to
-from virtuallog.contract.roles import Principal, Role
+from virtuallog.contract.caller_roles import Principal, Role
 from virtuallog.runtime.clock import SystemClock
 from virtuallog_lab.experiments.failover.faults import (
     FaultInjector,

@@ -12,8 +12,8 @@ import attrs
 from virtuallog.contract.errors import VirtualLogError
 from virtuallog.contract.loglet import Placed
 from virtuallog.contract.types import Gap, GapKind
-from virtuallog.exactly_once import slots
-from virtuallog.exactly_once.slots import SLOT
+from virtuallog.exactly_once import slot_offsets
+from virtuallog.exactly_once.slot_offsets import SLOT
 from virtuallog_loglets.paxos.core import values
 from virtuallog_loglets.paxos.core.values import ValueKind
 from virtuallog_loglets.paxos.messages import NOWHERE, PaxosRecord, PaxosRecords
@@ -46,7 +46,7 @@ def assemble_untrusted(reply: PaxosRecords, start: int, stop: int) -> PaxosCopy:
             if parts is None:
                 break
             for part in parts:
-                slots.add(items, part.clip(start, stop))
+                slot_offsets.add(items, part.clip(start, stop))
     except VirtualLogError as error:
         return PaxosCopy(items, error)
     return PaxosCopy(items)
@@ -79,4 +79,4 @@ def _parts_untrusted(record: PaxosRecord) -> list[Placed] | None:
     if kind is not ValueKind.APPEND:
         why = GapKind.TRIMMED if values.is_tombstone(record.value) else GapKind.FILLER
         return [Gap(first, first + SLOT, why)]
-    return slots.open_untrusted(record.value, values.BODY, first, values.time_of(record.value))
+    return slot_offsets.open_untrusted(record.value, values.BODY, first, values.time_of(record.value))

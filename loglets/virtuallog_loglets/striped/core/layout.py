@@ -22,7 +22,7 @@ from typing import Final
 import attrs
 
 from virtuallog.contract.batch import SessionId
-from virtuallog.exactly_once.slots import INDEX_BITS, SLOT
+from virtuallog.exactly_once.slot_offsets import INDEX_BITS, SLOT
 
 __all__ = ["FILLER", "StripedLayout", "offset_of", "slot_of", "slots_below"]
 

@@ -11,7 +11,7 @@ import attrs
 from virtuallog.contract.errors import CorruptionError, MalformedError
 from virtuallog.contract.loglet import Placed
 from virtuallog.contract.types import Gap, GapKind
-from virtuallog.exactly_once import slots
+from virtuallog.exactly_once import slot_offsets
 from virtuallog_loglets.striped.core.layout import FILLER, StripedLayout, offset_of, slot_of, slots_below
 
 GUESS_BYTES: Final = 64 << 10
@@ -80,7 +80,7 @@ def interleave_untrusted(
             slot += 1
         else:
             until = _gap_until(layout, runs, slot, last, run.kind)
-            slots.add(items, Gap(offset_of(slot), offset_of(until), run.kind).clip(start, stop))
+            slot_offsets.add(items, Gap(offset_of(slot), offset_of(until), run.kind).clip(start, stop))
             slot = until
     return items
 
@@ -108,11 +108,11 @@ def _run_of(layout: StripedLayout, runs: Mapping[int, _Runs], slot: int) -> _Run
 
 def _add_batch(items: list[Placed], run: _Run, slot: int, start: int, stop: int) -> None:
     try:
-        parts = slots.open_untrusted(run.body, 0, offset_of(slot), run.time_ms)
+        parts = slot_offsets.open_untrusted(run.body, 0, offset_of(slot), run.time_ms)
     except MalformedError as error:
         raise CorruptionError(f"slot {slot} of a striped loglet holds no batch: {error}") from error
     for part in parts:
-        slots.add(items, part.clip(start, stop))
+        slot_offsets.add(items, part.clip(start, stop))
 
 
 def _gap_until(layout: StripedLayout, runs: Mapping[int, _Runs], slot: int, last: int, kind: GapKind) -> int:

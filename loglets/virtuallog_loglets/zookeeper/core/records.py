@@ -18,7 +18,7 @@ from crc32c import crc32c
 
 from virtuallog.contract.batch import Batch, SessionId
 from virtuallog.contract.errors import CorruptionError, ReconfigurationNeededError
-from virtuallog.exactly_once.slots import INDEX_BITS
+from virtuallog.exactly_once.slot_offsets import INDEX_BITS
 
 OPEN: Final = b"virtuallog 1 open"
 SEALED: Final = b"virtuallog 1 sealed"

@@ -34,7 +34,7 @@ from virtuallog.contract.errors import (
     VirtualLogError,
 )
 from virtuallog.exactly_once import bundle
-from virtuallog.exactly_once.slots import INDEX_BITS, SLOT
+from virtuallog.exactly_once.slot_offsets import INDEX_BITS, SLOT
 from virtuallog_loglets.zookeeper.core.records import CHUNK_BYTES, WriterState
 
 WAITING_MAX: Final = 128

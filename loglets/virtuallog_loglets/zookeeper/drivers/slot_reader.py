@@ -11,8 +11,8 @@ from virtuallog.contract.errors import CorruptionError, MalformedError, Unavaila
 from virtuallog.contract.loglet import Placed
 from virtuallog.contract.types import Gap, GapKind
 from virtuallog.contract.znodes import Znode, Znodes
-from virtuallog.exactly_once import slots as places
-from virtuallog.exactly_once.slots import INDEX_BITS
+from virtuallog.exactly_once import slot_offsets as places
+from virtuallog.exactly_once.slot_offsets import INDEX_BITS
 from virtuallog_loglets.zookeeper.core.layout import ZooKeeperLayout
 from virtuallog_loglets.zookeeper.core.records import decode_trim_untrusted
 from virtuallog_loglets.zookeeper.drivers.base_znodes import BaseZnodes

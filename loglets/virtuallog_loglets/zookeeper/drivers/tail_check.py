@@ -20,7 +20,7 @@ from virtuallog.contract.errors import SealedError, VirtualLogError
 from virtuallog.contract.ports import Environment
 from virtuallog.contract.types import Open, Sealed, Tail
 from virtuallog.contract.znodes import Znodes
-from virtuallog.exactly_once.slots import INDEX_BITS
+from virtuallog.exactly_once.slot_offsets import INDEX_BITS
 from virtuallog_loglets.zookeeper.core.layout import ZooKeeperLayout
 from virtuallog_loglets.zookeeper.drivers.base_znodes import DROPPED, BaseZnodes
 

@@ -15,7 +15,7 @@ from virtuallog.contract.crash_points import CrashPoint
 from virtuallog.contract.errors import RetryableError, SealedError, UnavailableError, VirtualLogError
 from virtuallog.contract.ports import Environment
 from virtuallog.contract.znodes import BadVersionError, Delete, Operation, RefusedError, Set, Znodes
-from virtuallog.exactly_once.slots import INDEX_BITS
+from virtuallog.exactly_once.slot_offsets import INDEX_BITS
 from virtuallog_loglets.zookeeper.core.layout import ZooKeeperLayout
 from virtuallog_loglets.zookeeper.core.records import (
     MANIFEST_BYTES,

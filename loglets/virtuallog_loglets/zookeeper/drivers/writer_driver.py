@@ -34,7 +34,7 @@ from virtuallog.contract.znodes import (
     Stat,
     Znodes,
 )
-from virtuallog.exactly_once.slots import INDEX_BITS
+from virtuallog.exactly_once.slot_offsets import INDEX_BITS
 from virtuallog_loglets.zookeeper.core.layout import ZooKeeperLayout
 from virtuallog_loglets.zookeeper.core.records import WriterState, decode_writer_untrusted
 from virtuallog_loglets.zookeeper.core.writer import (

@@ -36,7 +36,7 @@ def append(cluster: ClusterFile, payload: str | None, lines: BinaryIO | None, ra
         raise click.UsageError("give either a PAYLOAD or --lines FILE")
     if rate is not None and lines is None:
         raise click.UsageError("--rate goes with --lines")
-    from virtuallog_server.cli.log.append import append_lines, append_one
+    from virtuallog_server.cli.log.append_job import append_lines, append_one
 
     if lines is not None:
         append_lines(cluster, lines, rate, as_json)

@@ -42,7 +42,7 @@ def archive(
         raise click.UsageError("--verify-only and --undo exclude each other")
     if (url is None) != (verify_only or undo):
         raise click.UsageError("--to URL says where to; --verify-only and --undo go by the chain")
-    from virtuallog_server.cli.archive import archive as work
+    from virtuallog_server.cli.archive import archive_job as work
 
     if url is not None:
         work.archive(cluster, wanted, url, grace, as_json)

@@ -37,7 +37,7 @@ def certificates(
     client_names, admin_names = _split(clients), _split(admins)
     if not (numbers or client_names or admin_names):
         raise click.UsageError("name an owner: --nodes N, --node N, --clients NAME,... or --admins NAME,...")
-    from virtuallog_server.cli.cluster import certificates as work
+    from virtuallog_server.cli.cluster import certificates_job as work
 
     work.make(folder, work.owners(cluster, numbers, client_names, admin_names), days, renew)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def _list_kinds(context: click.Context, _parameter: click.Parameter, listed: bool) -> None:
     if not listed or context.resilient_parsing:
         return
-    from virtuallog_server.cli.log.chain import list_kinds
+    from virtuallog_server.cli.log.chain_job import list_kinds
 
     list_kinds(context)
     context.exit()
@@ -33,7 +33,7 @@ def chain(cluster: ClusterFile, as_json: bool) -> None:
     Example:
         virtuallog chain --json | jq '.segments[-1].kind'
     """
-    from virtuallog_server.cli.log import chain as work
+    from virtuallog_server.cli.log import chain_job as work
 
     work.show_chain(cluster, as_json)
 
@@ -59,7 +59,7 @@ def reconfigure(cluster: ClusterFile, kind: str, settings: tuple[str, ...], as_j
         virtuallog reconfigure --to native --set sequencer=2
     """
     parsed = parse_settings(settings)
-    from virtuallog_server.cli.log import chain as work
+    from virtuallog_server.cli.log import chain_job as work
 
     work.reconfigure(cluster, kind, parsed, as_json)
 
@@ -76,7 +76,7 @@ def truncate(cluster: ClusterFile, as_json: bool) -> None:
     Example:
         virtuallog truncate
     """
-    from virtuallog_server.cli.log import chain as work
+    from virtuallog_server.cli.log import chain_job as work
 
     work.truncate(cluster, as_json)
 
@@ -91,6 +91,6 @@ def seal(cluster: ClusterFile, as_json: bool) -> None:
     Example:
         virtuallog seal
     """
-    from virtuallog_server.cli.log import chain as work
+    from virtuallog_server.cli.log import chain_job as work
 
     work.seal(cluster, as_json)

@@ -30,7 +30,7 @@ def status(cluster: ClusterFile, as_json: bool) -> None:
     Example:
         virtuallog database status
     """
-    from virtuallog_server.cli.cluster import database as work
+    from virtuallog_server.cli.cluster import database_job as work
 
     work.status(cluster, as_json)
 
@@ -49,7 +49,7 @@ def hold(cluster: ClusterFile, name: str, position: int, seconds: float) -> None
     Example:
         virtuallog database hold backup 1200 --seconds 3600
     """
-    from virtuallog_server.cli.cluster import database as work
+    from virtuallog_server.cli.cluster import database_job as work
 
     work.hold(cluster, name, position, seconds)
 
@@ -64,7 +64,7 @@ def release(cluster: ClusterFile, name: str) -> None:
     Example:
         virtuallog database release backup
     """
-    from virtuallog_server.cli.cluster import database as work
+    from virtuallog_server.cli.cluster import database_job as work
 
     work.release(cluster, name)
 
@@ -79,7 +79,7 @@ def eject(cluster: ClusterFile, replica: str) -> None:
     Example:
         virtuallog database eject 3-5f0c2a7be41d9c36
     """
-    from virtuallog_server.cli.cluster import database as work
+    from virtuallog_server.cli.cluster import database_job as work
 
     work.eject(cluster, replica)
 
@@ -96,7 +96,7 @@ def checksum(cluster: ClusterFile, as_json: bool) -> None:
     Example:
         virtuallog database checksum
     """
-    from virtuallog_server.cli.cluster import database as work
+    from virtuallog_server.cli.cluster import database_job as work
 
     work.checksum(cluster, as_json)
 
@@ -117,7 +117,7 @@ def brain_doctor(cluster: ClusterFile, puts: tuple[str, ...], deletes: tuple[str
     """
     if not puts and not deletes:
         raise click.UsageError("nothing to write: --put KEY=VALUE, --delete KEY")
-    from virtuallog_server.cli.cluster import database as work
+    from virtuallog_server.cli.cluster import database_job as work
 
     work.write_raw(cluster, puts, deletes, yes)
 
@@ -132,7 +132,7 @@ def enable(cluster: ClusterFile, engine: str) -> None:
     Example:
         virtuallog database enable lease
     """
-    from virtuallog_server.cli.cluster import database as work
+    from virtuallog_server.cli.cluster import database_job as work
 
     work.set_engine(cluster, engine, enabled=True)
 
@@ -147,7 +147,7 @@ def disable(cluster: ClusterFile, engine: str) -> None:
     Example:
         virtuallog database disable lease
     """
-    from virtuallog_server.cli.cluster import database as work
+    from virtuallog_server.cli.cluster import database_job as work
 
     work.set_engine(cluster, engine, enabled=False)
 
@@ -166,6 +166,6 @@ def guard(cluster: ClusterFile, despite_entries: bool) -> None:
     Example:
         virtuallog database guard
     """
-    from virtuallog_server.cli.cluster import database as work
+    from virtuallog_server.cli.cluster import database_job as work
 
     work.guard(cluster, despite_entries)

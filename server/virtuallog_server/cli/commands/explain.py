@@ -28,6 +28,6 @@ def explain(cluster: ClusterFile, subject: str | None, as_json: bool) -> None:
         virtuallog explain append
         virtuallog explain 3.5fe7a0 --json
     """
-    from virtuallog_server.cli.cluster import explain as work
+    from virtuallog_server.cli.cluster import explain_job as work
 
     work.explain(cluster, subject, as_json)

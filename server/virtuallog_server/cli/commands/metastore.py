@@ -37,7 +37,7 @@ def members(cluster: ClusterFile, wanted: str | None, seen: str | None, as_json:
     """
     if seen is not None and wanted is None:
         raise click.UsageError("--seen goes with --set")
-    from virtuallog_server.cli.cluster import metastore as work
+    from virtuallog_server.cli.cluster import metastore_job as work
 
     work.members(cluster, wanted, seen, as_json)
 
@@ -61,7 +61,7 @@ def export(file: Path, data: Path | None, cluster: Path | None, as_json: bool) -
     """
     if data is None and cluster is None:
         raise click.UsageError("name the cluster (--cluster FILE) or a data directory (--data DIR)")
-    from virtuallog_server.cli.cluster import metastore as work
+    from virtuallog_server.cli.cluster import metastore_job as work
 
     work.export(file, data, cluster, as_json)
 
@@ -80,7 +80,7 @@ def edit(file: Path, edited: Path, close_at: int | None, start_at: int | None) -
     Example:
         virtuallog metastore edit register-monday register-edited --close-at 5000000
     """
-    from virtuallog_server.cli.cluster import metastore as work
+    from virtuallog_server.cli.cluster import metastore_job as work
 
     work.edit_file(file, edited, close_at, start_at)
 
@@ -102,6 +102,6 @@ def import_(file: Path, data: Path, wanted: str, force: bool, cluster: Path | No
     Example:
         virtuallog metastore import register-monday --data node-1 --members 1,2 --force
     """
-    from virtuallog_server.cli.cluster import metastore as work
+    from virtuallog_server.cli.cluster import metastore_job as work
 
     work.import_file(file, data, wanted, force, cluster, as_json)

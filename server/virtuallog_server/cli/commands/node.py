@@ -36,7 +36,7 @@ def add(cluster: ClusterFile, place: str, roles: str, as_json: bool) -> None:
     Example:
         virtuallog node add 4@127.0.0.1:7004
     """
-    from virtuallog_server.cli.cluster import membership as work
+    from virtuallog_server.cli.cluster import node_job as work
 
     work.add(cluster, place, roles, as_json)
 
@@ -60,7 +60,7 @@ def replace(cluster: ClusterFile, number: int, address: str | None, force: bool,
     Example:
         virtuallog node replace 3
     """
-    from virtuallog_server.cli.cluster import membership as work
+    from virtuallog_server.cli.cluster import node_job as work
 
     work.replace(cluster, number, address, force, no_wait, as_json)
 
@@ -81,7 +81,7 @@ def drain(cluster: ClusterFile, number: int, check: bool, as_json: bool) -> None
         virtuallog node drain 1 --check
         virtuallog node drain 1
     """
-    from virtuallog_server.cli.cluster import membership as work
+    from virtuallog_server.cli.cluster import node_job as work
 
     work.drain(cluster, number, check, as_json)
 
@@ -97,6 +97,6 @@ def remove(cluster: ClusterFile, number: int, as_json: bool) -> None:
     Example:
         virtuallog node remove 1
     """
-    from virtuallog_server.cli.cluster import membership as work
+    from virtuallog_server.cli.cluster import node_job as work
 
     work.remove(cluster, number, as_json)

@@ -49,7 +49,7 @@ def _tls_options(command: CommandT) -> CommandT:
 
 
 def _log_options(command: CommandT) -> CommandT:
-    """The settings of a replica (`virtuallog_server.cli.paxos_log.paxos_log.opener`)."""
+    """The settings of a replica (`virtuallog_server.cli.paxos_log.paxos_log_job.opener`)."""
     options = (
         click.option("--quorum", required=True, type=click.IntRange(1), help="Number of replicas that decide."),
         _path_option,
@@ -83,7 +83,7 @@ def initialize(path: Path, timeout: float, as_json: bool) -> None:
     Example:
         virtuallog paxos-log initialize --path data/1
     """
-    from virtuallog_server.cli.paxos_log import paxos_log as work
+    from virtuallog_server.cli.paxos_log import paxos_log_job as work
 
     work.initialize(path, timeout, as_json)
 
@@ -105,7 +105,7 @@ def read(path: Path, first: int | None, last: int | None, timeout: float, as_jso
     """
     if first is not None and last is not None and last < first:
         raise click.UsageError(f"--to {last} is below --from {first}: the range is reversed")
-    from virtuallog_server.cli.paxos_log import paxos_log as work
+    from virtuallog_server.cli.paxos_log import paxos_log_job as work
 
     work.read(path, first, last, timeout, as_json)
 
@@ -122,7 +122,7 @@ def replica(as_json: bool, **settings: Any) -> None:
         virtuallog paxos-log replica --quorum 2 --path data/1 --id 1 --peers 1@127.0.0.1:5051,2@127.0.0.1:5052,3@127.0.0.1:5053
         virtuallog paxos-log replica --quorum 2 --path data/1 --id 1 --servers 127.0.0.1:2181 --znode /log
     """
-    from virtuallog_server.cli.paxos_log import paxos_log as work
+    from virtuallog_server.cli.paxos_log import paxos_log_job as work
 
     work.replica(work.opener(settings), as_json)
 
@@ -147,7 +147,7 @@ def benchmark(
     Example:
         seq 1000 | sed 's/.*/100B/' | virtuallog paxos-log benchmark --quorum 1 --path data/1 --input -
     """
-    from virtuallog_server.cli.paxos_log import paxos_log as work
+    from virtuallog_server.cli.paxos_log import paxos_log_job as work
 
     work.benchmark(settings, trace, output, content, outstanding, as_json)
 
@@ -175,6 +175,6 @@ def status(
     """
     if path is None and peers is None and cluster is None:
         raise click.UsageError("name a directory (--path), replicas (--peers) or a cluster (--cluster)")
-    from virtuallog_server.cli.paxos_log import paxos_log as work
+    from virtuallog_server.cli.paxos_log import paxos_log_job as work
 
     work.status(path, peers, name, cluster, files, as_json)

@@ -41,7 +41,7 @@ def read(cluster: ClusterFile, start: int | None, stop: int | None, raw: bool, f
         raise click.UsageError(f"--to {stop} is below --from {start}")
     if sys.stdout is None:
         raise Failure("cannot write the output: stdout is closed")
-    from virtuallog_server.cli.log import read as work
+    from virtuallog_server.cli.log import read_job as work
 
     work.read(cluster, start, stop, follow, work.print_raw if raw else work.print_json if as_json else work.print_text)
 
@@ -56,7 +56,7 @@ def tail(cluster: ClusterFile, as_json: bool) -> None:
     Example:
         virtuallog tail
     """
-    from virtuallog_server.cli.log import read as work
+    from virtuallog_server.cli.log import read_job as work
 
     work.tail(cluster, as_json)
 
@@ -76,6 +76,6 @@ def trim(cluster: ClusterFile, position: int, force: bool, as_json: bool) -> Non
     Example:
         virtuallog trim $(virtuallog tail)
     """
-    from virtuallog_server.cli.log import read as work
+    from virtuallog_server.cli.log import read_job as work
 
     work.trim(cluster, position, force, as_json)

@@ -1,7 +1,8 @@
 """Handler of a client's requests: commands for the log, reads of the tree (`reads`), and authentication.
 
 One object for each connection that has a session. Nothing here waits: a read is answered, or queued behind earlier requests; a
-command is submitted, and answered from the callback. The tree checks rights, versions and paths.
+command is submitted, and answered from the callback. The tree checks rights, versions and paths. How a command becomes an entry of the log:
+`virtuallog_database/replica/command_proposals.py`.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class RequestHandler:
 
         def start(turn: PendingReply) -> None:
             self.sampler.begin(turn)
-            self.view.database.submit(operation, origin, partial(self._applied, turn, answer))
+            self.view.database.proposals.submit(operation, origin, partial(self._applied, turn, answer))
 
         self.connection.pipeline.write(start, size)
 
@@ -158,7 +159,7 @@ class RequestHandler:
 
         def start(turn: PendingReply) -> None:
             done = partial(self._applied, turn, lambda result: replies.reply(xid, result.zxid))
-            self.view.database.submit(CloseSession(origin.session), origin, done)
+            self.view.database.proposals.submit(CloseSession(origin.session), origin, done)
 
         pipeline.write(start, 0, end)
 

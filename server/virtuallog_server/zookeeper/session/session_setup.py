@@ -159,7 +159,7 @@ class SessionSetup:
     def _attach(self, session: int) -> None:
         password = self._asked.password
         done = partial(self._attached, password)
-        self._host.database.submit(Attach(session, password, self._timeout_ms), Origin(), done)
+        self._host.database.proposals.submit(Attach(session, password, self._timeout_ms), Origin(), done)
 
     def _create(self, draws: int) -> None:
         host = self._host
@@ -171,7 +171,7 @@ class SessionSetup:
             else:
                 self._attached(password, outcome)
 
-        host.database.submit(CreateSession(session, password, self._timeout_ms), Origin(), done)
+        host.database.proposals.submit(CreateSession(session, password, self._timeout_ms), Origin(), done)
 
     def _attached(self, password: bytes, outcome: Result | Exception) -> None:
         if isinstance(outcome, Result) and not outcome.error and self._counted and self._asked.session:

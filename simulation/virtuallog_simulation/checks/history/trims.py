@@ -13,7 +13,7 @@ import attrs
 
 from virtuallog.contract.chain import Segment
 from virtuallog.contract.types import LogPosition
-from virtuallog.exactly_once.slots import SLOT
+from virtuallog.exactly_once.slot_offsets import SLOT
 from virtuallog.testing.checker.actions import LogFindTrimPoint, LogletTrim, LogTrim, ModifyChange, Reconfigure
 from virtuallog.testing.checker.history import History, Operation
 from virtuallog.testing.checker.linearizability import FarthestTrim

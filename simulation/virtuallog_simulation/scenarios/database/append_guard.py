@@ -24,8 +24,8 @@ import attrs
 import trio
 
 from virtuallog.client.scan import scan
+from virtuallog.contract.caller_roles import Principal, Role
 from virtuallog.contract.errors import VirtualLogError
-from virtuallog.contract.roles import Principal, Role
 from virtuallog.contract.types import LogPosition, NodeId, PlacedBatch
 from virtuallog.contract.versions import GUARDED
 from virtuallog.testing.checker.violation import Violation

@@ -34,7 +34,7 @@ from virtuallog_database.engines.session_order import SKIPPED, SessionOrderEngin
 from virtuallog_database.identity import ReplicaIdentity
 from virtuallog_database.testing.memory_store import MemoryDisk, MemoryStore
 from virtuallog_database.transaction import StoreTransaction
-from virtuallog_simulation.world.patches import planted
+from virtuallog_simulation.world.planted_bug import planted
 from virtuallog_simulation.world.scenario import Scenario
 from virtuallog_simulation.world.world import World
 

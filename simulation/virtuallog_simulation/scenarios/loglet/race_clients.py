@@ -15,7 +15,7 @@ from virtuallog.contract.batch import Batch, SessionId
 from virtuallog.contract.errors import RetryableError, TailMismatchError, VirtualLogError
 from virtuallog.contract.loglet import Loglet
 from virtuallog.contract.types import LogletOffset, Sealed
-from virtuallog.exactly_once.slots import SLOT
+from virtuallog.exactly_once.slot_offsets import SLOT
 
 BIDS: Final = 3
 """Conditional appends of one bidder, if all are refused."""

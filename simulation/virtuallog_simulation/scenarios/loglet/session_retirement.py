@@ -26,7 +26,7 @@ from virtuallog_loglets.wal import WalSettings
 from virtuallog_simulation.checks.history.loglet import LOGLET_CHECKS
 from virtuallog_simulation.scenarios.loglet.race import SEGMENT
 from virtuallog_simulation.scenarios.loglet.served_loglets import ServedLoglets
-from virtuallog_simulation.world.patches import planted
+from virtuallog_simulation.world.planted_bug import planted
 from virtuallog_simulation.world.scenario import Scenario
 from virtuallog_simulation.world.world import World
 

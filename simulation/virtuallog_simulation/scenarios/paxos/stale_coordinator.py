@@ -17,7 +17,7 @@ import trio
 from virtuallog.contract.batch import Batch, SessionId
 from virtuallog.contract.loglet import Loglet
 from virtuallog.contract.types import LogletOffset, NodeId
-from virtuallog.exactly_once.slots import SLOT
+from virtuallog.exactly_once.slot_offsets import SLOT
 from virtuallog.testing.sim.network import LinkQuality
 from virtuallog_simulation.scenarios.paxos.ensemble import PaxosEnsemble
 from virtuallog_simulation.scenarios.paxos.message_loss import append_some

@@ -24,7 +24,7 @@ from virtuallog.contract.errors import (
     UnavailableError,
 )
 from virtuallog.exactly_once import bundle
-from virtuallog.exactly_once.slots import SLOT
+from virtuallog.exactly_once.slot_offsets import SLOT
 from virtuallog_loglets.paxos.config import Ensemble
 from virtuallog_loglets.paxos.core import proposal_queue, values
 from virtuallog_loglets.paxos.core.coordinator import Coordinator, CoordinatorState

@@ -17,7 +17,7 @@ from tests.loglets.paxos.core.coordinator_bench import (
     written,
 )
 from virtuallog.contract.errors import OutOfOrderError, OverloadedError, TailMismatchError, UnavailableError, encode
-from virtuallog.exactly_once.slots import SLOT
+from virtuallog.exactly_once.slot_offsets import SLOT
 from virtuallog_loglets.paxos.core import read_index, values
 from virtuallog_loglets.paxos.core.coordinator import CoordinatorState
 from virtuallog_loglets.paxos.core.effects import Announce, LearnLocally, PaxosResolve, PaxosSend

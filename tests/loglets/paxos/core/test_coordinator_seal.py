@@ -6,7 +6,7 @@ import pytest
 
 from tests.loglets.paxos.core.coordinator_bench import B, Bench, batch_of, written
 from virtuallog.contract.errors import SealedError, UnavailableError, encode
-from virtuallog.exactly_once.slots import SLOT
+from virtuallog.exactly_once.slot_offsets import SLOT
 from virtuallog_loglets.paxos.core import values
 from virtuallog_loglets.paxos.core.coordinator import CoordinatorState
 from virtuallog_loglets.paxos.core.effects import Announce, LearnLocally

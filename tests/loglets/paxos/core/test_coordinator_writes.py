@@ -7,7 +7,7 @@ import pytest
 from tests.loglets.paxos.core.coordinator_bench import ALL, OTHER, SEGMENT, A, B, Bench, C, batch_of, written
 from virtuallog.contract.types import NodeId
 from virtuallog.exactly_once import bundle
-from virtuallog.exactly_once.slots import SLOT
+from virtuallog.exactly_once.slot_offsets import SLOT
 from virtuallog_loglets.paxos.core import proposal_queue, values
 from virtuallog_loglets.paxos.core.effects import Announce, LearnLocally, PaxosResolve, PaxosSend
 from virtuallog_loglets.paxos.core.replication import RESEND_MS, RETRY_MS

@@ -9,7 +9,7 @@ from virtuallog.contract.batch import BATCH_COUNT_MAX, Batch, SessionId
 from virtuallog.contract.errors import CorruptionError, MalformedError
 from virtuallog.contract.types import Gap, GapKind, PlacedBatch
 from virtuallog.exactly_once import bundle
-from virtuallog.exactly_once.slots import SLOT
+from virtuallog.exactly_once.slot_offsets import SLOT
 from virtuallog_loglets.paxos.core import values
 from virtuallog_loglets.paxos.core.read_assembly import assemble_untrusted
 from virtuallog_loglets.paxos.messages import NOWHERE, PaxosRecord, PaxosRecords, Standing, Status

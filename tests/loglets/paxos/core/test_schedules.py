@@ -28,7 +28,7 @@ from virtuallog_loglets.paxos.messages import (
     PaxosWritten,
     Promise,
 )
-from virtuallog_simulation.world.patches import planted
+from virtuallog_simulation.world.planted_bug import planted
 
 A, B, C = NodeId(1), NodeId(2), NodeId(3)
 

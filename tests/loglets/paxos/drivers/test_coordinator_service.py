@@ -14,7 +14,7 @@ from virtuallog.contract.crash_points import hooked
 from virtuallog.contract.errors import MalformedError, OverloadedError, SealedError, UnavailableError, VirtualLogError
 from virtuallog.contract.ports import Request
 from virtuallog.contract.types import NodeId
-from virtuallog.exactly_once.slots import SLOT
+from virtuallog.exactly_once.slot_offsets import SLOT
 from virtuallog_loglets.paxos.core.coordinator import CoordinatorState
 from virtuallog_loglets.paxos.core.leader import LeaderTerm
 from virtuallog_loglets.paxos.drivers import coordinator_requests, coordinator_service

@@ -37,7 +37,7 @@ from virtuallog_loglets.paxos.messages import (
     Status,
     Verdict,
 )
-from virtuallog_simulation.world.patches import planted
+from virtuallog_simulation.world.planted_bug import planted
 
 X, Y = b"X", b"Y"
 SLOW_SECONDS = 0.4

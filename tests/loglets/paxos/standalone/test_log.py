@@ -17,6 +17,7 @@ from tests.free_ports import free_ports
 from tests.loglets.paxos.world import World, playing
 from tests.metastore.world import simulated
 from tests.source_tree import ROOT
+from virtuallog.contract.caller_roles import Principal, Role
 from virtuallog.contract.errors import (
     BeyondTailError,
     InvalidSettingError,
@@ -25,7 +26,6 @@ from virtuallog.contract.errors import (
     TooLargeError,
     VirtualLogError,
 )
-from virtuallog.contract.roles import Principal, Role
 from virtuallog.runtime.clock import SystemClock
 from virtuallog_loglets.paxos.core import proposal_queue
 from virtuallog_loglets.paxos.messages import Learn, PaxosWrite, Promise, Status
