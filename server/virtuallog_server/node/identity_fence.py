@@ -35,6 +35,7 @@ ASK_SECONDS: Final = 1.0
 ASK_SECONDS_MAX: Final = 30.0
 """The same pause once it is. A copy may be started later than the original, and the other way round."""
 ANSWER_SECONDS: Final = 2.0
+"""Timeout of one question to the process at an address, in seconds."""
 
 _EVERY_INTERFACE: Final = frozenset({"0.0.0.0", "::", "[::]"})
 
