@@ -47,7 +47,7 @@ log = structlog.get_logger(__name__)
 
 async def no_address_probe(addresses: tuple[str, ...]) -> Answerer:
     """The probe of a world without addresses."""
-    raise UnavailableError(f"nobody can be asked who is at {', '.join(addresses)}")
+    raise UnavailableError(f"no process can be asked at {', '.join(addresses)}")
 
 
 @attrs.define(eq=False)

@@ -44,7 +44,7 @@ LOG = entries((3, 30), (4, 40), (9, 90))
         (entries((3, 30), (9, 90)), "1 missing: 4"),
         (entries((3, 30), (4, 40), (9, 90), (4, 40)), "1 there more than once: 4"),
         (entries((4, 40), (3, 31), (9, 90)), "1 not the same: 3"),
-        (entries((4, 40), (3, 30), (9, 90), (5, 50)), "1 there, though nobody has put it there: 5"),
+        (entries((4, 40), (3, 30), (9, 90), (5, 50)), "1 there, though never put there: 5"),
         (entries(), "3 missing: 3, 4, 9"),
     ],
 )
