@@ -82,7 +82,7 @@ def test_appends_are_where_they_were_told_to_be() -> None:
     assert "appends: 1 not the same" in unacknowledged(CHUNKS, entries(*SURE[:2], (key_of(0, 2), 201)))[0]
     assert "appends: 1 there more than once" in unacknowledged(CHUNKS, entries(*SURE, SURE[0]))[0]
     assert "unknown outcome: 1 there more than once" in unacknowledged(CHUNKS, entries(*SURE, maybe, maybe))[0]
-    assert "nobody has put it there" in unacknowledged(CHUNKS, entries(*SURE, (key_of(2, 0), 300)))[0]
+    assert "never put there" in unacknowledged(CHUNKS, entries(*SURE, (key_of(2, 0), 300)))[0]
 
 
 def test_where_a_driver_was_killed_is_seen_in_its_files(tmp_path: Path) -> None:
