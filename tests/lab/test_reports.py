@@ -123,7 +123,7 @@ def test_what_does_not_come_back_and_who_falls_are_problems() -> None:
 
     assert blow_report.report(MACHINE, evidence).problems == [
         "stop at 1.0 s: appends did not resume by themselves",
-        "stop at 1.0 s: node 3 has ended, though nobody had killed it",
+        "stop at 1.0 s: node 3 has ended, though it was not killed",
     ]
 
 

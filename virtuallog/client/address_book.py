@@ -77,7 +77,7 @@ class AddressBook:
         if peer is None:
             if self._register is not None and node in self._register.nodes:
                 raise UnavailableError(f"node {node} is expected: no data directory has taken its place yet")
-            raise UnavailableError(f"nobody knows where node {node} is")
+            raise UnavailableError(f"no address of node {node} is known")
         return peer
 
     def _peer(self, register: Register, node: NodeId, entry: NodeEntry) -> Peer:

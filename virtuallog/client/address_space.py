@@ -95,7 +95,7 @@ class AddressSpace:
                         raise as_unavailable(error) from error
                     continue
             if (await self.view.refresh()).version == register.version:
-                raise UnavailableError(f"nobody serves position {start}, though the chain has it")
+                raise UnavailableError(f"no server has position {start}, though the chain has it")
 
     async def _read_segment(self, segment: Segment, start: int, stop: int, max_bytes: int) -> Sequence[Placed]:
         # Clamped to the chain's stop: entries that a loglet holds beyond it are not in the virtual address space.

@@ -37,7 +37,7 @@ def refuse_open_address(address: str) -> None:
     except ValueError:
         loopback = host == "localhost"
     if not loopback:
-        reason = "without TLS only loopback addresses are served: nothing would be encrypted, and everybody could call"
+        reason = "without TLS only loopback addresses are served: nothing would be encrypted, and any client could call"
         raise InvalidSettingError(f"listen {address}", reason)
 
 

@@ -23,6 +23,7 @@ LogletOffset = NewType("LogletOffset", int)
 NodeId = NewType("NodeId", int)
 
 POSITION_MAX = (1 << 63) - 1
+"""Highest position. Positions travel as signed 64-bit integers."""
 
 
 @attrs.frozen

@@ -92,7 +92,7 @@ class ChainMetrics:
     phase_seconds: Histograms = attrs.field(
         factory=lambda: Histograms.of(
             "virtuallog_reconfiguration_phase_seconds",
-            "One phase of a change: seal, tail, put; read where somebody else came first.",
+            "One phase of a change: seal, tail, put; read where another client came first.",
             "phase",
             PHASES.values(),
             SECONDS,

@@ -31,6 +31,7 @@ RECEIVE_BYTES: Final = 64 << 10
 """Bytes read at a time: some waves of batches. Bounds the number of small calls in one read; up to
 1 MiB no difference was measured."""
 READ_BYTES_MIN: Final = 4 << 10
+"""Least bytes read at a time, however small the frames are. The size is halved when a read brings too many."""
 FRAMES_AT_ONCE: Final = 64
 """Frames handled in one go: two milliseconds of work, if they are calls."""
 SEND_BYTES: Final = 256 << 10

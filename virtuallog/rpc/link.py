@@ -32,6 +32,7 @@ from virtuallog.rpc.transport import Connect, check_recipient
 CONNECT_SECONDS: Final = 2.0
 """Connect timeout for one address. A network that loses three packets in a row has other problems."""
 BACKOFF_SECONDS_MIN: Final = 0.05
+"""First pause between attempts, in seconds. Doubled after each failure."""
 BACKOFF_SECONDS_MAX: Final = 2.0
 """Longest pause between attempts. A node restarts in a second or two; trying every two seconds
 costs nothing."""

@@ -16,6 +16,7 @@ from virtuallog.contract.ports import Clock
 LINES_MAX: Final = 20
 """Lines in one period: enough to see the problem."""
 PERIOD_SECONDS: Final = 10.0
+"""Length of a period, in seconds. Warnings withheld in it are counted in one line of the next."""
 
 log = structlog.get_logger(__name__)
 

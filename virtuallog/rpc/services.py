@@ -178,7 +178,7 @@ class RpcServices:
         finally:
             link.close()
         if not answers:
-            raise UnavailableError(f"nobody answers at {', '.join(addresses)}")
+            raise UnavailableError(f"no process answers at {', '.join(addresses)}")
         if isinstance(answers[0], VirtualLogError):
             raise answers[0]
         return answers[0]

@@ -82,4 +82,4 @@ async def find_hold(log: VirtualLog, name: str) -> LogPosition | None:
 
 async def _check_database(log: VirtualLog) -> None:
     if not (await log.view.current()).database and not (await log.view.refresh()).database:
-        raise UnsupportedError("no database stands on this log: nothing trims it by itself, and nobody keeps holds")
+        raise UnsupportedError("no database stands on this log: nothing trims it by itself, and no holds are kept")

@@ -81,7 +81,9 @@ class Replay:
     application: Application | None = None
     cursor: LogPosition = attrs.field(init=False)
     """First position that is not applied."""
-    strays: Counter = attrs.field(factory=lambda: Counter("replay_strays", "Entries of nobody's."), init=False)
+    strays: Counter = attrs.field(
+        factory=lambda: Counter("replay_strays", "Entries that are not from a database."), init=False
+    )
     """Number of entries that are not from a database; they were skipped."""
     _base: BaseEngine = attrs.field(init=False)
 

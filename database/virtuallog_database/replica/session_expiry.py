@@ -37,6 +37,7 @@ because it was closed. SESSION_MOVED: it has been attached anew, to any server. 
 loop, at most once, while the command is applied; must not raise."""
 
 TICK_SECONDS: Final = 1.0
+"""Seconds between two looks at the sessions."""
 ABSENT_SECONDS: Final = 3 * TICK_SECONDS
 """Longest gap between two ticks; after a longer one all sessions count anew. Sessions with a
 timeout below four seconds count anew earlier (`_blink`)."""

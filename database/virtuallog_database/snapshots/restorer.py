@@ -219,7 +219,7 @@ class Restorer:
         try:
             return await self.trim_point()
         except VirtualLogError as error:
-            raise UnavailableError(f"nobody can tell where the log begins: {error}") from error
+            raise UnavailableError(f"the start of the log cannot be found: {error}") from error
 
     def _failed(self, error: VirtualLogError) -> None:
         self.waiting_for = str(error)

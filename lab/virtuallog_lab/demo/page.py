@@ -40,8 +40,8 @@ RIGHT: Final = "Nothing lost, nothing doubled, every writer's entries in order"
 CHECKED: Final = (
     "Each acknowledged entry is at the position that its writer was told, and nowhere else.",
     "The entries of each writer, and of each session, are there once, in order, without a hole.",
-    "An entry that was acknowledged before another was offered stands before it, whoever wrote them.",
-    "Nothing is in the log that nobody wrote, and nothing is missing that nobody trimmed.",
+    "An entry that was acknowledged before another was offered stands before it, by whichever client.",
+    "Nothing is in the log that was not written, and nothing is missing that was not trimmed.",
     "What was trimmed had been read from its archive, or from the nodes, and compared, before it went.",
 )
 Providers = Mapping[str, LogletProvider]
@@ -78,7 +78,7 @@ def _verdict(outcome: DemoOutcome) -> Verdict:
         Figure(f"{workload.slowest_seconds:.2f} s", "the slowest append of all"),
     ]
     if workload.unknown:
-        figures.append(Figure(f"{workload.unknown:,}", "appends whose outcome nobody could tell"))
+        figures.append(Figure(f"{workload.unknown:,}", "appends whose outcome stayed unknown"))
     headline = f"The log is wrong: at least {len(problems)} problems" if problems else RIGHT
     return Verdict(headline=headline, problems=problems, figures=figures)
 
@@ -181,7 +181,7 @@ def _swap_section(outcome: DemoOutcome, providers: Providers) -> Section:
     return Section(
         title="The swaps",
         note="Gap: the longest stretch, from when the swap is asked for until half a second after it is decided, in which no append at all "
-        "was acknowledged. If nobody asked, it begins with the death of the node.",
+        "was acknowledged. If no client asked, it begins with the death of the node.",
         content=Table(columns=columns, rows=rows, figures=[3, 4], names=[row[0] for row in rows]),
     )
 

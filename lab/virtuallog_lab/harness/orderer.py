@@ -37,4 +37,4 @@ async def find_orderer(services: Services, segment: Segment) -> NodeId:
             continue
         if standing.coordinator != NOWHERE:
             return standing.coordinator
-    raise UnavailableError(f"nobody knows who orders segment {segment.id}")
+    raise UnavailableError(f"no server knows which one orders segment {segment.id}")

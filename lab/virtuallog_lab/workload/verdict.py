@@ -78,7 +78,7 @@ class Judge:
         self._check_session(record)
         entry = Entry.parse(record.payload)
         if entry is None or not self._may_be(entry):
-            self._complain(f"position {record.position} holds what nobody wrote: {record.payload[:40]!r}")
+            self._complain(f"position {record.position} holds what no writer wrote: {record.payload[:40]!r}")
         else:
             self._check_order(entry, record.position)
             self._check_time(entry, record.position)

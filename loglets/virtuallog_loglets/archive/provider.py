@@ -93,7 +93,7 @@ class ArchiveProvider(ServerlessProvider):
             Segment(id=hot.id, kind=hot.kind, config=hot.config, start=start, stop=stop), self._providers
         )
         if kept is None:
-            raise MalformedError(f"nobody here knows what a {hot.kind} loglet rests on")
+            raise MalformedError(f"no installed provider knows what a {hot.kind} loglet rests on")
         return kept
 
     async def explain(self, segment: SegmentId, config: bytes, environment: Environment) -> Sequence[Evidence]:

@@ -29,6 +29,7 @@ SEQUENCER: Final = "sequencer"
 """Role of nodes that can order; stripes take turns among them."""
 OF_DEFAULT: Final = "native"
 STRIPES_DEFAULT: Final = 2
+"""Stripes of a loglet if neither the caller nor a former striped loglet says how many."""
 
 SETTINGS: Final = {
     "stripes": f"how many loglets side by side; {STRIPES_DEFAULT} at first",

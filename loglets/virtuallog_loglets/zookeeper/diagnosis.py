@@ -58,6 +58,6 @@ def _missing(layout: ZooKeeperLayout, seal: Znode | None) -> list[Evidence]:
             Evidence(f"znode {layout.base}", {"sealed": True}, problem),
             Evidence(COMBINED, {"sealed": True}, problem),
         ]
-    problem = "not there: nobody has appended or sealed yet, or ZooKeeper has lost it"
+    problem = "not there: no client has appended or sealed yet, or ZooKeeper has lost it"
     empty = {"tail": 0, "undecided": 0, "by": [], "sealed": False, "trim": 0, "orders": []}
     return [Evidence(f"znode {layout.base}", {}, problem), Evidence(COMBINED, empty)]

@@ -36,6 +36,7 @@ PAUSE_SECONDS_MIN: Final = 0.02
 proposer can finish."""
 
 PAUSE_SECONDS_MAX: Final = 1.0
+"""Longest pause between attempts, in seconds, up to half more by chance. Pauses double up to it."""
 
 
 @attrs.define(eq=False)

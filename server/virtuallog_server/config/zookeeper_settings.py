@@ -142,7 +142,7 @@ class ZooKeeperSettings:
             reason = f"must be {', '.join(CLIENT_CERTIFICATES)}, not {self.client_certificates!r}"
             raise FieldError(reason, "client_certificates")
         if self.sasl_required and not self.sasl_users:
-            raise FieldError("needs a [[zookeeper.sasl_user]]: nobody could log in", "sasl_required")
+            raise FieldError("needs a [[zookeeper.sasl_user]]: no client could log in", "sasl_required")
         if self.tick_ms < 1:
             raise FieldError(f"must be at least 1, not {self.tick_ms}", "tick_ms")
         if self.jute_maxbuffer_bytes < JUTE_BYTES_MIN:

@@ -35,6 +35,7 @@ from virtuallog_database.engines.core.entry import is_proposed, parse_untrusted
 from virtuallog_database.errors import BinaryTooOldError
 
 READ_BYTES: Final = 1 << 20
+"""Bytes of one read of the search."""
 PAUSE_SECONDS: Final = 0.02
 """Pause between two reads of the search. It is in no hurry: it happens once in the life of a database."""
 LOOK_SECONDS: Final = 5.0

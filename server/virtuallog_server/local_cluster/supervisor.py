@@ -40,6 +40,7 @@ PROGRAM: Final = (sys.executable, "-P", "-m", "virtuallog_server")
 END_SECONDS: Final = 10.0
 """Time for children to end in order before they are killed: a flush, and answers to calls in progress."""
 POLL_SECONDS: Final = 0.05
+"""Seconds between two looks at the node processes."""
 START_SECONDS: Final = 60.0
 """Timeout of the first answer of a cluster. Imports and formatting take two seconds, on a busy machine many."""
 

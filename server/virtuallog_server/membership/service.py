@@ -39,6 +39,7 @@ one, before its time is over.
 EARLY_REPORT_SECONDS: Final = 1.5
 """Longest age of a refusal that came between two requests of an operator, to be the answer to the next one."""
 EARLY_REPORTS_MAX: Final = 64
+"""Failures kept for operators who were not waiting when their operation failed. Beyond, the oldest is dropped."""
 
 Work: TypeAlias = Callable[[Callable[[str], None]], Awaitable[Progress]]
 

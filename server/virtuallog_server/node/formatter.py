@@ -30,6 +30,7 @@ from virtuallog_server.storage.identity import FormatPhase, Identity
 ASK_PAUSE_SECONDS: Final = 0.2
 """Pause between two rounds of questions. Short, since a first start waits for it; a wiped node asks for ever, cheaply."""
 ASK_PAUSE_SECONDS_MAX: Final = 3.0
+"""Longest pause, in seconds, between two attempts to format a node, up to half more by chance."""
 
 log = structlog.get_logger(__name__)
 

@@ -35,6 +35,7 @@ ASK_SECONDS: Final = 1.0
 ASK_SECONDS_MAX: Final = 30.0
 """The same pause once it is. A copy may be started later than the original, and the other way round."""
 ANSWER_SECONDS: Final = 2.0
+"""Timeout of one question to the process at an address, in seconds."""
 
 _EVERY_INTERFACE: Final = frozenset({"0.0.0.0", "::", "[::]"})
 
@@ -46,7 +47,7 @@ log = structlog.get_logger(__name__)
 
 async def no_address_probe(addresses: tuple[str, ...]) -> Answerer:
     """The probe of a world without addresses."""
-    raise UnavailableError(f"nobody can be asked who is at {', '.join(addresses)}")
+    raise UnavailableError(f"no process can be asked at {', '.join(addresses)}")
 
 
 @attrs.define(eq=False)

@@ -27,6 +27,7 @@ from virtuallog.reconfiguration.chain_cache import ChainCache
 from virtuallog.reconfiguration.node_table_update import update_node_table
 
 ASK_SECONDS: Final = 2.0
+"""First pause, in seconds, between two rounds that ask all nodes for their versions."""
 ASK_SECONDS_MAX: Final = 30.0
 """Longest pause between two rounds, while others speak less than this node. Each pause is twice the one before. An upgrade
 takes minutes, and nothing waits for the level.

@@ -45,7 +45,7 @@ async def _claim_origin(url: str, stores: Mapping[NodeId, bytes]) -> None:
     try:
         await claim_origin(FsspecFiles(url), url, stores)
     except StorageError as error:  # the place may be read-only: then the operator must take care
-        log.warning("nobody can see that this restore is in use", origin=url, reason=str(error))
+        log.warning("the restore could not be marked as in use", origin=url, reason=str(error))
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -50,6 +50,7 @@ def allow_connections(wanted: int) -> int:
 
 
 LOOK_SECONDS: Final = 5.0
+"""Seconds between two looks at the bytes that connections hold."""
 PEAK_BYTES: Final = 64 << 20
 """Least bytes that connections must have held before memory is returned."""
 QUIET_BYTES: Final = 8 << 20

@@ -25,6 +25,7 @@ import attrs
 from virtuallog_server.zookeeper.session.serving_context import ServiceMode
 
 TICK_SECONDS: Final = 0.5
+"""Length of a tick, in seconds."""
 TICKS_MAX: Final = 10
 """Ticks without an answer. Five seconds: about as long as ZooKeeper's followers wait for a leader (syncLimit), half of their
 default, as there is no election.

@@ -36,6 +36,7 @@ from virtuallog_server.zookeeper.session.serving_context import Reconfigured, Se
 from virtuallog_server.zookeeper.wire.quorum_config import QuorumChange, announced, reconfigured
 
 NONCE_BYTES: Final = 24
+"""Random bytes of the nonce in a SASL challenge."""
 ANNOUNCE_SECONDS: Final = 1.0
 """Pause between two attempts, while the log cannot be reached, or the list does not take this server. Each attempt is an entry of
 the log. Reasons for a refusal: other servers begin at the same time, or a quota.

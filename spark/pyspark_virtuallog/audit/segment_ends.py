@@ -46,7 +46,7 @@ def problem_of(segment: Segment, tail: Tail) -> str | None:
     assert segment.stop is not None
     reached = segment.position(tail.tail)
     if not isinstance(tail, Sealed):
-        return f"is not sealed: it takes appends at {reached}, which nobody will see"
+        return f"is not sealed: it takes appends at {reached}, which no reader will see"
     if reached < segment.stop:
         return f"is sealed at {reached}: what the chain has behind that is not there"
     return None

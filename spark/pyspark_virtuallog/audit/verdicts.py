@@ -32,7 +32,7 @@ _VERDICTS: Final[dict[str, tuple[Severity, str, str]]] = {
     TIME_BACK: (NOTABLE, "times at which a clock went back within a segment", "time does not go back within a segment"),
     STRAY: (NOTABLE, "entries in a database's log that are none of a database; replicas pass them over", "every entry is one of a database"),
     NEWER: (NOTABLE, "entries of a later version than this program knows", "every entry of the database is of a version known here"),
-    FOREIGN: (NOTABLE, "entries that begin like the database's and that nobody here can read", "every entry and every command can be read"),
+    FOREIGN: (NOTABLE, "entries that begin like the database's and that no engine here can read", "every entry and every command can be read"),
     NEWER_MARKER: (NOTABLE, "markers of a later version than this program knows", "every marker is of a version known here"),
 }  # fmt: skip
 """For each check its severity, the noun that is counted, and the sentence if there is no fault."""
@@ -185,7 +185,7 @@ def _differences(round_: Round) -> str:
         parts = sorted({part for each in digests for part in differences(each, agreed or next(iter(reports.values())))})
         if parts:
             told.append(f"{replica} in {', '.join(parts)}")
-    whom = "the others" if agreed else f"{next(iter(reports))}, and nobody has a majority"
+    whom = "the others" if agreed else f"{next(iter(reports))}, and none has a majority"
     return f"at {round_.compared}: {'; '.join(told)} not as {whom}"
 
 

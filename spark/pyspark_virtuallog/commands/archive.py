@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 FILE_BYTES: Final = 96 << 20
 """Default of `virtuallog_loglets.archive.creation.data_files.DataFileSizes`, which `--help` must not import."""
 FILE_BYTES_MIN: Final = 64 << 10
+"""Smallest size of a Parquet file that may be asked for."""
 FILE_BYTES_MAX: Final = 1 << 30
 """Largest Parquet file: larger ones are of no use, and a task has one in memory."""
 

@@ -206,7 +206,7 @@ async def _play_on(
     sizes = await files.list()
     linked = chain(chunks(sizes), base.position if base is not None else 0, stop)
     if linked is None:
-        raise UnavailableError(f"chunks are gone from {place.url}: does somebody else compact this log there?")
+        raise UnavailableError(f"chunks are gone from {place.url}: does another job compact this log there?")
     folded = state_digest_of(store)
     played = ReplayedState(
         cluster=cluster,

@@ -15,6 +15,7 @@ from virtuallog.contract.errors import InvalidSettingError, MalformedError, TooL
 from virtuallog_database.engines.core import entry as database_entry
 
 CHUNK_BYTES: Final = 1 << 20
+"""Bytes of payloads in one chunk, about; a larger payload is a chunk of its own."""
 CHUNK_ENTRIES: Final = 4096
 """Entries of an appender's batch, too: smaller chunks would be gathered again, larger ones would
 not fit into one."""

@@ -128,7 +128,7 @@ async def test_effects_of_one_entry_are_what_it_did(autojump_clock: MockClock) -
         await of(one).proposals.execute(Create("/a", b"1"))
         before = one.replica.cursor
         for value in (b"2", b"3"):
-            one.application.submit(SetData("/a", value), Origin(), lambda _: None)
+            one.application.proposals.submit(SetData("/a", value), Origin(), lambda _: None)
         await at_rest(one)
         replay = Replay(MemoryDisk().open())
         log = await whole_log(one)

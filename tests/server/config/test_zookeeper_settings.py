@@ -38,7 +38,7 @@ def test_the_sample_lists_every_option_with_its_default(tmp_path: Path) -> None:
     [
         ('tls_listen = "127.0.0.1:2281"', "needs [zookeeper.tls]"),
         ('client_certificates = "perhaps"', "must be need, want, none"),
-        ("sasl_required = true", "nobody could log in"),
+        ("sasl_required = true", "no client could log in"),
         ('listen = "here"', "is not host:port"),
         ("tick_ms = 0", "must be at least 1"),
     ],

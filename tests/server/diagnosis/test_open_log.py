@@ -83,7 +83,9 @@ def test_a_change_is_half_done_and_nobody_can_finish_it() -> None:
     silent = (member(1), Evidence("member 4", {"node": 4}, "no answer"), Evidence("member 5", {"node": 5}, "cut off"))
     half = the(about(attrs.evolve(found, members=silent), Topic.SEAL), "a change is half done")
 
-    assert half.next.startswith("nobody can finish it: too few members of the MetaStore answer: 1 of 3 members answers")
+    assert half.next.startswith(
+        "no node can finish it: too few members of the MetaStore answer: 1 of 3 members answers"
+    )
 
 
 def test_a_seal_has_reached_a_minority() -> None:
@@ -204,14 +206,14 @@ def test_whoever_leads_a_log_of_replicas_may_be_gone() -> None:
 def test_a_loglet_outside_that_nobody_has_used_yet_is_well() -> None:
     """Its znode is not there, and the loglet is empty all the same: no alarm, but what was seen is said."""
     found = picture()
-    missing = Evidence("znode /log/2.b", {}, "not there: nobody has appended yet")
+    missing = Evidence("znode /log/2.b", {}, "not there: no client has appended yet")
     whole = Evidence(COMBINED, {"tail": 0, "undecided": 0, "by": [], "sealed": False, "trim": 0, "orders": []})
     outside = SegmentFacts(segment=segment(OPEN, 100, None, "zookeeper"), evidence=(missing, whole))
     unused = attrs.evolve(found, segments=(found.segments[0], outside))
 
     assert all_well(conclude(unused))
     assert the(about(unused, Topic.TAIL), "the tail is 100").because == (
-        "znode /log/2.b: not there: nobody has appended yet",
+        "znode /log/2.b: not there: no client has appended yet",
     )
 
 

@@ -175,7 +175,7 @@ def test_without_tls_only_loopback_is_served(folder: Path) -> None:
         refused.stderr
         == (
             f"virtuallog: listen 0.0.0.0:{port}: without TLS only loopback addresses are served: nothing would be encrypted, "
-            "and everybody could call\n"
+            "and any client could call\n"
         ).encode()
     )
 

@@ -86,7 +86,7 @@ def test_addresses_come_from_the_register_once_there_is_one() -> None:
     assert book.find(NodeId(1)).addresses == ("new:1", "other:1")
     assert book.find(NodeId(1)).expected == OpenNode(cluster=cluster, node=NodeId(1), store_id=b"s" * 16)
     assert book.find(NodeId(2)).addresses == ("seed:2",)
-    with pytest.raises(UnavailableError, match="nobody knows where node 3 is"):
+    with pytest.raises(UnavailableError, match="no address of node 3 is known"):
         book.find(NodeId(3))
 
 

@@ -103,7 +103,7 @@ def test_each_fault_is_found(spark: SparkSession) -> None:
     assert told[SKIPPED] == [f"session {session_id('skipped').hex()}: 1 to 4 are not there, before {begin + 8}"]
     assert told[REORDERED] == [f"session {session_id('turned').hex()}: 0 to 0 at {begin + 10}, behind 1"]
     assert told[UNKEPT] == [f"session {session_id('broken').hex()}: 3 entries of 2, named at {begin - 1}"]
-    assert told["states agree"] == ["at 7: 2-b in keys 6e not as 1-a, and nobody has a majority"]
+    assert told["states agree"] == ["at 7: 2-b in keys 6e not as 1-a, and none has a majority"]
     assert told["lost"] == [f"[{begin + 11}, {begin + 15})"]
 
 

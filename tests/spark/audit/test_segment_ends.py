@@ -70,4 +70,4 @@ async def test_a_segment_that_nobody_has_sealed_is_wrong(autojump_clock: MockClo
         ).encode()
         (wrong,) = (await check_ends(made.client(), 0, 3)).wrong
 
-        assert wrong.endswith("is not sealed: it takes appends at 3, which nobody will see")
+        assert wrong.endswith("is not sealed: it takes appends at 3, which no reader will see")

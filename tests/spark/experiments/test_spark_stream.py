@@ -44,7 +44,7 @@ LOG = entries((3, 30), (4, 40), (9, 90))
         (entries((3, 30), (9, 90)), "1 missing: 4"),
         (entries((3, 30), (4, 40), (9, 90), (4, 40)), "1 there more than once: 4"),
         (entries((4, 40), (3, 31), (9, 90)), "1 not the same: 3"),
-        (entries((4, 40), (3, 30), (9, 90), (5, 50)), "1 there, though nobody has put it there: 5"),
+        (entries((4, 40), (3, 30), (9, 90), (5, 50)), "1 there, though never put there: 5"),
         (entries(), "3 missing: 3, 4, 9"),
     ],
 )
@@ -82,7 +82,7 @@ def test_appends_are_where_they_were_told_to_be() -> None:
     assert "appends: 1 not the same" in unacknowledged(CHUNKS, entries(*SURE[:2], (key_of(0, 2), 201)))[0]
     assert "appends: 1 there more than once" in unacknowledged(CHUNKS, entries(*SURE, SURE[0]))[0]
     assert "unknown outcome: 1 there more than once" in unacknowledged(CHUNKS, entries(*SURE, maybe, maybe))[0]
-    assert "nobody has put it there" in unacknowledged(CHUNKS, entries(*SURE, (key_of(2, 0), 300)))[0]
+    assert "never put there" in unacknowledged(CHUNKS, entries(*SURE, (key_of(2, 0), 300)))[0]
 
 
 def test_where_a_driver_was_killed_is_seen_in_its_files(tmp_path: Path) -> None:

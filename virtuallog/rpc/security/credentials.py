@@ -158,7 +158,7 @@ def _lenient_context(files: TlsFiles) -> ssl.SSLContext:
 
 
 def _refuse_password() -> str:
-    raise ValueError("the key is encrypted, and a node has nobody to ask for the password")
+    raise ValueError("the key is encrypted, and a node cannot ask for the password: give it an unencrypted key")
 
 
 def _self_handshake(client: ssl.SSLContext, server: ssl.SSLContext) -> dict[str, object]:

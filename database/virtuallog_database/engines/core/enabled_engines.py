@@ -92,6 +92,6 @@ def _check_known(transaction: StoreTransaction, command: Enable | Disable, is_sw
     members = view.members(transaction)
     without = [name for name, member in members.items() if command.engine not in member.engines]
     if len(without) == len(members) and (isinstance(command, Enable) or not is_switched):
-        raise UnsupportedError(f"engine {command.engine!r} is not known to anybody")
+        raise UnsupportedError(f"engine {command.engine!r} is not known to any replica")
     if without and isinstance(command, Enable):
         raise UnsupportedError(f"engine {command.engine!r} is not known to {', '.join(without)}")

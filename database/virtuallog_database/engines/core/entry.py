@@ -29,6 +29,7 @@ _VERSION: Final = 1
 PROPOSER: Final = "base"
 """Name of the header that the lowest engine puts on every entry: the token of its proposal."""
 TOKEN_BYTES: Final = 16
+"""Bytes of a proposer's token. An entry whose token has another length is not from a database."""
 
 
 @attrs.frozen

@@ -47,7 +47,7 @@ def _failures(blows: Sequence[InjectedFault]) -> Iterator[str]:
         if not blow.by_itself:
             yield f"{blow.kind} at {blow.at:.1f} s: appends did not resume by themselves"
         for node in blow.fallen:
-            yield f"{blow.kind} at {blow.at:.1f} s: node {node} has ended, though nobody had killed it"
+            yield f"{blow.kind} at {blow.at:.1f} s: node {node} has ended, though it was not killed"
 
 
 def _table(times: dict[str, list[float]], spreads: dict[str, Spread], without_target: Sequence[str]) -> Table:

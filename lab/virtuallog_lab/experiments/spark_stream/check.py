@@ -71,7 +71,7 @@ def differences(expected: Entries, found: Entries, what: str) -> list[str]:
     wrong = {
         "there more than once": keys[counts > 1],
         "missing": np.setdiff1d(expected.keys, keys),
-        "there, though nobody has put it there": np.setdiff1d(keys, expected.keys),
+        "there, though never put there": np.setdiff1d(keys, expected.keys),
         "not the same": in_both[found.values[firsts][here] != expected.values[there]],
     }
     return [f"{what}: {len(which)} {how}: {_first(which)}" for how, which in wrong.items() if len(which)]

@@ -14,9 +14,11 @@ from virtuallog.contract.ports import Clock
 from virtuallog.contract.types import Gap, GapKind, LogletOffset
 
 READ_BYTES: Final = 1 << 20
+"""Bytes of one read of the loglet."""
 PATIENCE_SECONDS: Final = 60.0
 """Seconds that a loglet may be silent before its reader gives up: some servers may be restarting."""
 PAUSE_SECONDS: Final = 0.5
+"""Pause, in seconds, between a failed read and the next attempt."""
 
 
 class ReadableSegment(Protocol):

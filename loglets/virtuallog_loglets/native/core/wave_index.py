@@ -21,6 +21,7 @@ from virtuallog_loglets.native.core.wave import Wave
 from virtuallog_loglets.wal.core.record import Address
 
 ENTRY_BYTES: Final = 24
+"""Bytes of one wave in an index file: two columns of 8 bytes, two of 4."""
 
 
 @attrs.define(eq=False)

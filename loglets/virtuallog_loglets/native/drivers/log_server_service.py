@@ -61,6 +61,7 @@ from virtuallog_loglets.wal import Address, WalSettings, WriteAheadLog
 from virtuallog_loglets.wal.scrub import scrub
 
 TICK_SECONDS: Final = 0.5
+"""Seconds between two ticks of the core, which run only while a `NativeWaitTail` is parked."""
 READERS: Final = 4
 """Most reads at the disk at a time."""
 READS_MAX: Final = 256

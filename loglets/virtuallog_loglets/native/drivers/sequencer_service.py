@@ -38,6 +38,7 @@ STORE_SECONDS: Final = 3.0
 """Time in seconds after which a wave is sent again. A disk that stalls for longer only gets the
 same wave twice."""
 ASK_SECONDS: Final = 1.0
+"""Timeout of a `NativeGetState`, in seconds."""
 RESUME_SECONDS: Final = 0.05
 """Pause in seconds between a failed store and the next attempt."""
 EARLY_MAX: Final = 256

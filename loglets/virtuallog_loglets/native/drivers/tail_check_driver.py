@@ -41,6 +41,7 @@ sync or two."""
 WAIT_SECONDS: Final = 4.0
 """Time limit for a wait, in seconds: longer than a log server keeps a `NativeWaitTail` parked."""
 REPAIR_SECONDS: Final = 2.0
+"""Timeout of one read or one store of a repair, in seconds."""
 SETTLE_SECONDS: Final = 2.0
 """Time in seconds that the sequencer may take to complete what is in flight, before it is taken for dead."""
 CHECK_SECONDS: Final = 10.0

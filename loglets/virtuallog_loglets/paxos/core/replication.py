@@ -126,7 +126,7 @@ class Replicator:
         outcome = flight.votes.count(node, reply)
         if any(record.learned and record.position == flight.item.position for record in reply.records):
             # Even if it is our value: it was decided with another number, so `_decided` must not name ours.
-            self.lost = f"position {flight.item.position} was decided by somebody else"
+            self.lost = f"position {flight.item.position} was decided by another coordinator"
         elif isinstance(outcome, Rejected):
             self.lost = outcome
         elif isinstance(outcome, Accepted):

@@ -131,6 +131,6 @@ class ElectionDriver:
             raise SealedError("the log is closed")
         digest = await replica.digest()
         if core.state is not CoordinatorState.CATCHING_UP or replica.core.learned != gap.stop:
-            raise UnavailableError("somebody else leads")
+            raise UnavailableError("another replica leads")
         self._step(lambda: core.caught_up(digest, self._now_ms()))
         return gap.stop - 1

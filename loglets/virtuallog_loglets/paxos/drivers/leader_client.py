@@ -180,7 +180,7 @@ class _LeaderCall:
 
     def _unavailable(self) -> UnavailableError:
         because = f": {self._doubt}" if self._doubt is not None else ""
-        return UnavailableError(f"{self._what} of loglet {self._client.segment}: nobody leads{because}")
+        return UnavailableError(f"{self._what} of loglet {self._client.segment}: no replica leads{because}")
 
     async def _pause(self) -> None:
         """Pause before the next attempt, if the node is overloaded or all nodes have been asked.

@@ -11,7 +11,9 @@ Address = NewType("Address", int)
 the log; below 2**63."""
 
 KIND_MAX: Final = 255
+"""Highest kind of a record: it is one byte in the header."""
 SEQUENCE_MAX: Final = (1 << 31) - 1
+"""Highest sequence number of a segment: an address, with 32 bits of offset, stays below 2**63."""
 _OFFSET_BITS: Final = 32
 _OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
 

@@ -32,8 +32,11 @@ from virtuallog.contract.errors import CorruptionError, MalformedError
 
 VERSION: Final = 1
 HEADER_BYTES: Final = 64
+"""Bytes of a segment's header, padding and checksum included."""
 FOOTER_BYTES: Final = 64
+"""Bytes of a segment's footer, padding and checksum included."""
 SEGMENT_BYTES_MIN: Final = HEADER_BYTES + FOOTER_BYTES
+"""Bytes of an empty segment: header and footer. A shorter file is no segment."""
 
 MARKER: Final = b"\xc5wR"
 RECORD: Final = struct.Struct("<3sBIIII")

@@ -227,7 +227,7 @@ def _check_untrusted(operations: Sequence[Operation], results: Sequence[Any]) ->
 
 def _forbidden() -> ForbiddenError:
     return ForbiddenError(
-        "a loglet in ZooKeeper", "anybody", "an ACL that lets everybody create, read, write and delete"
+        "a loglet in ZooKeeper", "any client", "an ACL that lets all clients create, read, write and delete"
     )
 
 

@@ -26,6 +26,7 @@ from virtuallog_server.config.node_config import ROLES
 ANSWER_SECONDS: Final = 30.0
 """Timeout of one question. Longer work answers with its progress."""
 ASK_AGAIN_SECONDS: Final = 0.5
+"""Pause, in seconds, before the node is asked again about the operation."""
 TRIES: Final = 20
 """Unanswered questions in a row before the command gives up. The node that is asked may be restarting."""
 

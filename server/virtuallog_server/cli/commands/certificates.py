@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 DAYS_MAX: Final = 3650
+"""Longest validity of a certificate, in days: ten years."""
 
 
 @click.command()

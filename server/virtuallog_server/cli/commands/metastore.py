@@ -70,7 +70,7 @@ def export(file: Path, data: Path | None, cluster: Path | None, as_json: bool) -
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @click.argument("edited", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--close-at", type=click.IntRange(min=0), metavar="POSITION",
-              help="End of the open segment, which nobody seals: past everything that was ever acknowledged.")  # fmt: skip
+              help="End of the open segment, which is not sealed: past everything that was ever acknowledged.")  # fmt: skip
 @click.option("--start-at", type=click.IntRange(min=0), metavar="POSITION",
               help="Leave out the segments wholly below, with all that is in them.")  # fmt: skip
 def edit(file: Path, edited: Path, close_at: int | None, start_at: int | None) -> None:

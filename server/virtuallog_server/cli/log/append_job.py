@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 CHUNK_BYTES: Final = 1 << 20
+"""Bytes of one read of the input."""
 GROUPS_IN_FLIGHT: Final = 4
 """Calls of `append` in progress at a time.
 

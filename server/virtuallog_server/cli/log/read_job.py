@@ -22,6 +22,7 @@ from virtuallog_server.cli.common.failures import Failure
 from virtuallog_server.cli.common.options import echo_json
 
 TRIM_SECONDS = 30.0
+"""Timeout of a trim, in seconds."""
 Print: TypeAlias = Callable[[Placed], bytes]
 
 

@@ -17,6 +17,7 @@ from virtuallog_server.cli.common.failures import Failure
 from virtuallog_server.cli.common.options import echo_json
 
 READ_BYTES: Final = 1 << 20
+"""Bytes of values in one read of the replica."""
 
 
 async def show(path: Path, first: int | None, last: int | None, as_json: bool) -> None:

@@ -21,10 +21,10 @@ def obstacles(log: LogEvidence, facts: SegmentFacts) -> list[str]:
 def repair_forecast(log: LogEvidence, facts: SegmentFacts) -> str:
     """Value of `Finding.next` if the open segment needs a successor."""
     if found := obstacles(log, facts):
-        return f"nobody can finish it: {'; '.join(found)}. Start the nodes that are silent; the rest goes by itself"
+        return f"no node can finish it: {'; '.join(found)}. Start the nodes that are silent; the rest goes by itself"
     return (
         f"the watchdogs of {nodes_text(log.living)} look every {_span(log.look_seconds)}, wait "
-        f"{_span(log.grace_seconds)} for whoever began it, and then one of them continues the log on a new "
+        f"{_span(log.grace_seconds)} for the node that began it, and then one of them continues the log on a new "
         f"{facts.segment.kind} loglet"
     )
 

@@ -53,7 +53,7 @@ def _unreachable(facts: SegmentFacts) -> Finding:
 def _bit(log: LogEvidence, facts: SegmentFacts) -> Finding:
     said = [part.source for part in facts.parts if part.facts.get("sealed")]
     because = (
-        (f"sealed: {listed(said)}; of {len(facts.parts)}",) if said else (f"nobody of {len(facts.parts)} is sealed",)
+        (f"sealed: {listed(said)}; of {len(facts.parts)}",) if said else (f"none of {len(facts.parts)} is sealed",)
     )
     match facts.together.get("sealed"):
         case False:
@@ -65,7 +65,7 @@ def _bit(log: LogEvidence, facts: SegmentFacts) -> Finding:
         case _:
             weight = Severity.WEAK
             what = "a seal has reached a part of the open loglet: a change is under way, or was given up"
-            then = f"appends may still be taken. Whoever checks the tail completes the seal; then {repair_forecast(log, facts)}"
+            then = f"appends may still be taken. The next tail check completes the seal; then {repair_forecast(log, facts)}"
     return Finding(
         topics=BOTH if weight else TOPICS,
         weight=weight,

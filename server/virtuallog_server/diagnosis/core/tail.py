@@ -31,8 +31,8 @@ def _unknown(facts: SegmentFacts) -> Finding:
         topics=TOPICS,
         weight=Severity.TROUBLE,
         statement=f"the tail cannot be told: too few of the open loglet's servers answer ({facts.counted()})",
-        because=(f"it is not below {facts.committed}, as far as anybody who answers knows", *facts.says(facts.silent)),
-        next="start what is silent; whoever waits for the tail is told then",
+        because=(f"it is not below {facts.committed}, as far as the answers tell", *facts.says(facts.silent)),
+        next="start the silent servers; clients that wait for the tail get it then",
         segment=facts.segment.id,
     )
 
@@ -69,7 +69,7 @@ def _undecided(log: LogEvidence, facts: SegmentFacts, tail: int) -> list[Finding
             because=tuple(
                 f"{part.source} has more" for part in facts.parts if part.facts.get("tail", 0) > facts.together["tail"]
             ),
-            next=f"if they stay, nobody orders any more: {repair_forecast(log, facts)}",
+            next=f"if they stay, no server orders any more: {repair_forecast(log, facts)}",
             segment=facts.segment.id,
         )
     ]

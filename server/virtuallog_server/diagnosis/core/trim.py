@@ -97,7 +97,7 @@ def _leftover(facts: SegmentFacts) -> Iterator[Finding]:
             topics=TOPICS,
             weight=Severity.NOTE,
             statement=f"segment {segment.id} is trimmed as a whole, and still in the chain",
-            because=("whoever trimmed it was interrupted before the chain was put, or is about to put it",),
+            because=("the trim was interrupted before the chain was put, or is about to put it",),
             next="`virtuallog truncate`, or the next trim, drops it",
             segment=segment.id,
         )
@@ -114,9 +114,7 @@ def _kept(log: LogEvidence, facts: SegmentFacts) -> Iterator[Finding]:
             weight=Severity.NOTE,
             statement=f"nodes keep a copy of their own of segment {facts.segment.id}, beside the {facts.segment.kind}",
             because=("its time is over" if over else f"it is kept for {_duration(until - log.now_ms)} more",),
-            next="a node releases it when it looks next"
-            if over
-            else "a node releases it then; nobody has to do anything",
+            next="a node releases it when it looks next" if over else "a node releases it then; there is nothing to do",
             segment=facts.segment.id,
         )
 

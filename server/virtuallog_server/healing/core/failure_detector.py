@@ -41,6 +41,7 @@ FAILURES: Final = 3
 FAILURES_MORE: Final = 2
 """Additional failures for each return beyond the first."""
 FLAPS_MAX: Final = 4
+"""Most returns that are counted for a node, so that a node that flapped for hours is trusted again in minutes."""
 STEADY_SECONDS: Final = 30.0
 """Time without a suspicion after which one return is forgotten."""
 PAUSE_SECONDS: Final = 1.0

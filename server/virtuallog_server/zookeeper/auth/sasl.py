@@ -52,7 +52,9 @@ class SaslExchange:
             AuthenticationError: the exchange has failed, for good. It does not say if user or password was wrong.
         """
         if len(token) > TOKEN_BYTES_MAX or self.user is not None or not self._users:
-            raise AuthenticationError("a token that nobody expects")
+            raise AuthenticationError(
+                "unexpected token: it is too long, the login is complete, or no users are configured"
+            )
         if not self._challenged:
             return self._challenge(token)
         return self._verify(_parse_untrusted(token))

@@ -11,7 +11,9 @@ from typing import Final
 import attrs
 
 BURST: Final = 64
+"""Attempts that an address may make at once."""
 PER_SECOND: Final = 4.0
+"""Attempts per second that an address regains, up to `BURST`."""
 ADDRESSES_MAX: Final = 4096
 """Addresses that are remembered. For one more, the one with the oldest count is forgotten: it has been refilled most."""
 

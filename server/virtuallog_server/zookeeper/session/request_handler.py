@@ -86,10 +86,10 @@ class RequestHandler:
     def _turn_away(self, xid: int, opcode: int) -> None:
         if opcode in _HANDLERS:
             frame = replies.error(xid, self._zxid, Error.SASL_REQUIRED)
-            self.connection.end_after(frame, "has not logged in, as everybody must")
+            self.connection.end_after(frame, "has not logged in, which this server requires")
         else:
             frame = replies.error(xid, _UNKNOWN_XID, Error.UNIMPLEMENTED)
-            self.connection.end_after(frame, f"asked for operation {opcode}, which nobody knows")
+            self.connection.end_after(frame, f"asked for operation {opcode}, which this server does not know")
 
     def submit(self, operation: Operation, size: int, answer: Callable[[Result], bytes]) -> None:
         """Put a command into the log, and answer it when it has been applied.
@@ -233,7 +233,7 @@ class RequestHandler:
 
     def _login(self, token: bytes) -> bytes:
         if self._exchange is None:
-            raise AuthenticationError("nobody can log in here")
+            raise AuthenticationError("this server has no users to log in as: configure [[zookeeper.sasl_user]]")
         answer = self._exchange.respond(token)
         if self._exchange.user is not None:
             known = add_identities(self.origin.identities, self._exchange.user)

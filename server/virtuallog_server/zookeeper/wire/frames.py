@@ -15,6 +15,7 @@ from virtuallog.contract.errors import MalformedError
 
 _LENGTH: Final = struct.Struct(">i")
 LENGTH_BYTES: Final = 4
+"""Bytes of the length in front of each frame."""
 
 
 @attrs.define
