@@ -1,8 +1,8 @@
 """The single-copy loglet with one promise broken, for the conformance kit to find.
 
-The author believed that a seal need not be written: "nobody appends to a sealed loglet anyway, the chain has moved on".
+The author believed that a seal need not be written: "no client appends to a sealed loglet anyway, the chain has moved on".
 But a client with an old chain does, and after a restart of the server its entries are acknowledged, at places that the
-chain has given to nobody.
+chain has given to no client.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A complete loglet in one file: one node orders the entries and keeps them. No replication, so little to get wrong.
 
 It survives everything that its node comes back from with its disk: a crash, a pause, a cut cable. While the node is
-away nobody can seal, so the chain waits for it. `virtuallog conformance single_copy_loglet:SingleCopyProvider` (run in
+away no client can seal, so the chain waits for it. `virtuallog conformance single_copy_loglet:SingleCopyProvider` (run in
 this directory) says whether it keeps the contract; docs/howto/write-a-loglet.md walks through the report.
 
     client  SingleCopyLoglet      one call for each operation
@@ -124,8 +124,8 @@ class SingleCopyServer:
 
         "3.5eed batch 17" -> time, batch      "3.5eed seal" -> nothing      "3.5eed trim" -> trim point
 
-    One request after the other. So a seal finds no write in flight, and whoever reads a tail reads what is durable. A
-    change is made in memory first and nobody hears of it before it is on disk: the next request waits, and if the disk
+    One request after the other. So a seal finds no write in flight, and a client that reads a tail reads what is durable. A
+    change is made in memory first and it is not reported before it is on disk: the next request waits, and if the disk
     fails the server stops.
     """
 

@@ -73,7 +73,7 @@ def write(first: int) -> None:
 
 write(0)
 
-# %% The log goes on with another protocol, under whoever uses it
+# %% The log goes on with another protocol, under its users
 virtuallog("reconfigure", "--to", "paxos")
 write(ROWS // 2)
 write(ROWS // 2)  # run again by mistake: this version is committed, so it does not count twice

@@ -95,6 +95,7 @@ async def test_a_log_is_swapped_to_it_and_explained(tmp_path: Path) -> None:
         assert KIND in run("explain", cluster=cluster.file_path)
 
 
+@pytest.mark.long
 def test_it_is_a_row_of_the_benchmark() -> None:
     """`bench reconfigure --kind single-copy`: swapped for a native loglet, and back, under load."""
     told = run("bench", "reconfigure", "--kind", KIND, "--kind", "native", "--swaps", "1", "--window", "0.1")

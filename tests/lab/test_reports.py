@@ -150,7 +150,7 @@ def test_an_error_of_the_log_ends_a_program_in_one_line() -> None:
     async def fail(error: Exception) -> None:
         raise ExceptionGroup("outer", [ExceptionGroup("inner", [error])])
 
-    with pytest.raises(click.ClickException, match="nobody answers"):
-        run_to_end(fail, UnavailableError("nobody answers"))
+    with pytest.raises(click.ClickException, match="no node answers"):
+        run_to_end(fail, UnavailableError("no node answers"))
     with pytest.raises(ExceptionGroup):
         run_to_end(fail, KeyError("a fault of the program"))

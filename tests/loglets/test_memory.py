@@ -8,7 +8,7 @@ import random
 import pytest
 import trio
 
-from tests.simulation.conformance.fixtures import Nobody
+from tests.simulation.conformance.fixtures import NoServices
 from virtuallog.contract.batch import Batch, SessionId
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import InvalidSettingError, SealedError
@@ -25,7 +25,7 @@ HELLO = Batch.build(SessionId(bytes(16)), 0, [b"hello"])
 @pytest.fixture
 def environment(nursery: trio.Nursery) -> Environment:
     clock = SimulatedClock(Process(NodeId(1)))
-    return Environment(services=Nobody(), clock=clock, random=random.Random(1), nursery=nursery)
+    return Environment(services=NoServices(), clock=clock, random=random.Random(1), nursery=nursery)
 
 
 def opened(provider: MemoryProvider, version: int, environment: Environment) -> MemoryLoglet:

@@ -157,7 +157,7 @@ def get(started: int, ended: int, version: int, value: bytes, client: int = 1) -
         ("won and that it lost", history_of(put(1, 2, 0, 7, won=True), put(3, 4, 0, 7, found=1))),
         ("two values", history_of(put(1, 2, 0, 7, won=True), get(3, 4, 1, b"8"))),
         ("only lost puts", history_of(put(1, 2, 0, 7, found=1), get(3, 4, 1, b"7"))),
-        ("or nobody", history_of(get(3, 4, 1, b"7"))),
+        ("or no client", history_of(get(3, 4, 1, b"7"))),
         ("when 1 was known", history_of(put(1, 2, 0, 7, won=True), get(3, 4, 0, b""))),
         ("when 2 was known", history_of(get(3, 4, 1, b"7"), put(1, 2, 0, 7, won=True), put(1, 2, 1, 8, won=True))),
         ("client 1 saw", history_of(put(1, 9, 0, 7, won=True), get(2, 4, 1, b"7"), get(3, 5, 0, b""))),

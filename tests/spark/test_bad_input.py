@@ -18,12 +18,11 @@ import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
-from pyspark_virtuallog import cli
-from pyspark_virtuallog.commands import archive, audit, compact, restore
+from pyspark_virtuallog import cli, session
 from tests.spark.one_node import in_thread, log_of_one_node
 from virtuallog_server.cli import main
 
-NOBODY = '[[node]]\nid = 1\naddress = "127.0.0.1:9"\n'
+UNREACHABLE = '[[node]]\nid = 1\naddress = "127.0.0.1:9"\n'
 """Leads to a port without a listener (discard, a privileged one)."""
 COMMANDS = {
     "archive": ("archive", "all", "--cluster", "CLUSTER", "--to", "PLACE"),
@@ -57,7 +56,7 @@ class Folder:
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
     """With the file of a cluster that does not answer, and one that is something else."""
-    (tmp_path / "cluster").write_text(NOBODY)
+    (tmp_path / "cluster").write_text(UNREACHABLE)
     (tmp_path / "file").write_text("a file")
     return Folder(tmp_path)
 
@@ -166,8 +165,7 @@ def shared(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     def open_shared(*_: object, **__: object) -> Iterator[SparkSession]:
         yield spark
 
-    for module in (archive, audit, compact, restore):
-        monkeypatch.setattr(module, "open_session", open_shared)
+    monkeypatch.setattr(session, "open_session", open_shared)
 
 
 @pytest.fixture
@@ -188,9 +186,9 @@ def full(tmp_path: Path) -> Iterator[Path]:
 
 
 CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
-    "nobody answers an audit": (COMMANDS["audit"], 3, "no node of the cluster can be used"),
-    "nobody answers an archive": (COMMANDS["archive"], 3, "no node of the cluster can be used"),
-    "nobody answers a compaction": (COMMANDS["compact"], 3, "no node of the cluster can be used"),
+    "no node answers an audit": (COMMANDS["audit"], 3, "no node of the cluster can be used"),
+    "no node answers an archive": (COMMANDS["archive"], 3, "no node of the cluster can be used"),
+    "no node answers a compaction": (COMMANDS["compact"], 3, "no node of the cluster can be used"),
     "past the tail": (("audit", "--cluster", "LOG", "--stop", "100000"), 1, "position 100000 is past the tail 600"),
     "no such segment": (("archive", "9.9", "--cluster", "LOG", "--to", "PLACE"), 1, "9.9"),
     "an open segment": (("archive", "OPEN-SEGMENT", "--cluster", "LOG", "--to", "PLACE"), 1, "open"),

@@ -20,7 +20,7 @@ READ = """
 from pyspark.sql import SparkSession
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.log.level", "OFF").getOrCreate()
 try:
-    spark.read.format("virtuallog").load("nobody.toml").count()
+    spark.read.format("virtuallog").load("unreachable.toml").count()
 except Exception as error:
     import pyspark_virtuallog
     from pyspark_virtuallog.spark_errors import explain
@@ -77,7 +77,7 @@ def test_spark_finds_the_format_in_what_is_installed(tmp_path: Path) -> None:
 
     assert modules - packed == set()
     assert "pyspark_virtuallog/py.typed" in packed
-    (tmp_path / "nobody.toml").write_text('[[node]]\nid = 1\naddress = "127.0.0.1:9"\n')
+    (tmp_path / "unreachable.toml").write_text('[[node]]\nid = 1\naddress = "127.0.0.1:9"\n')
     found, said = run(
         tmp_path, sys.executable, "-c", READ, PYTHONPATH=str(site), PYSPARK_PYTHON=sys.executable
     ).splitlines()

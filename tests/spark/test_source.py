@@ -151,10 +151,10 @@ async def what_cannot_be_read_is_refused(cluster: str, log: VirtualLog, folder: 
     ):
         with pytest.raises(error):
             await in_thread(Table(cluster, SCHEMA, **options).plan)
-    nobody = ClusterFile(nodes=(NodeAddress(id=1, address=f"127.0.0.1:{free_ports(1)}"),))
-    (folder / "nobody.toml").write_text(nobody.spell())
+    unreachable = ClusterFile(nodes=(NodeAddress(id=1, address=f"127.0.0.1:{free_ports(1)}"),))
+    (folder / "unreachable.toml").write_text(unreachable.spell())
     with pytest.raises(UnavailableError, match="no node of the cluster can be used"):
-        await in_thread(Table(str(folder / "nobody.toml")).plan)
+        await in_thread(Table(str(folder / "unreachable.toml")).plan)
     with pytest.raises(InvalidSettingError, match="cannot be read"):
         await in_thread(Table(str(folder / "missing.toml")).plan)
 
@@ -201,7 +201,7 @@ async def only_committed_rows_are_seen(cluster: str, log: VirtualLog) -> None:
     await attempt(log, b"failed")
     winner = await attempt(log, b"one", b"two")
     middle = await tail_of(log)
-    await log.append(b"of somebody else")
+    await log.append(b"of another writer")
     await commit(log, QUERY, 0, [winner])
 
     def payloads(start: int, **options: str) -> list[bytes]:

@@ -71,10 +71,10 @@ def test_of_java_alone_the_last_cause_is_told() -> None:
 def test_python_within_java_is_told_rather_than_java() -> None:
     """Java's own cause is then that Python has failed."""
     text = JAVA + "Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n" + TASK
-    python = text.replace("virtuallog.contract.errors.", "somebody.").replace("AnalysisException", "")
+    python = text.replace("virtuallog.contract.errors.", "elsewhere.").replace("AnalysisException", "")
 
     assert str(explain(PySparkException(text))) == "trimmed: the log starts at 7"
-    assert str(explain(PySparkException(python))) == "somebody.TrimmedError: trimmed: the log starts at 7"
+    assert str(explain(PySparkException(python))) == "elsewhere.TrimmedError: trimmed: the log starts at 7"
 
 
 def test_errors_of_ours_that_are_not_in_the_family_of_the_log_are_told_too() -> None:

@@ -39,7 +39,7 @@ class MemoryMetaStore:
             if self.attempts[expected_version] != attempt:
                 raise ChainConflictError(expected_version, len(self.values))
         else:
-            assert expected_version == len(self.values), "nobody can know a version that is not decided"
+            assert expected_version == len(self.values), "no client can know a version that is not decided"
             self.values.append(value)
             self.attempts.append(attempt)
         await trio.lowlevel.checkpoint()

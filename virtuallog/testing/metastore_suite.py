@@ -184,7 +184,7 @@ async def concurrent_clients_see_one_register(fixture: MetaStoreFixture) -> None
             client = RecordedMetaStore(await fixture.open(), history, f"{number}")
             nursery.start_soon(read_and_write, client, fixture, number, 12)
     check_register(history)
-    expect(any(put.returned for put in history.operations(RegisterPut)), "nobody ever won")
+    expect(any(put.returned for put in history.operations(RegisterPut)), "no put ever won")
 
 
 async def read_and_write(client: MetaStore, fixture: MetaStoreFixture, number: int, times: int) -> None:

@@ -27,7 +27,7 @@ PROMISES: Final[Mapping[str, tuple[str, ...]]] = {
         "acknowledged below the stop",
         "open tails below the stop",
         "sealed takes nothing",
-        "sealed by somebody",
+        "sealed by another client",
     ),
     "tail": ("loglet tails move forward", "loglet appends follow the tail", "copies are whole"),
     "reads": ("loglet reads without holes", "loglet trim points move forward"),

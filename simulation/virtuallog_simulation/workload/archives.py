@@ -75,7 +75,7 @@ async def _archive(actor: Actor, segment: Segment) -> bool:
         archived = await archiving.run(segment, log.view.loglet(segment))
     except CorruptionError as error:
         actor.stage.cluster.world.fault("archive refused", str(error))
-        raise UnavailableError("what was written is not the segment, so nobody uses it") from error
+        raise UnavailableError("what was written is not the segment, so it is not used") from error
     config, base = archived.config.encode(), LogletOffset(segment.start)
     work = log.reconfig_modify(segment.id, KIND, config, base)
     after = await actor.change(ModifyChange(segment.id, KIND, base), work)

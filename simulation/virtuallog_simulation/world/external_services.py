@@ -40,7 +40,7 @@ from virtuallog_simulation.world.world import World
 ENTRIES: Final = NodeId(901)
 SEAL: Final = NodeId(902)
 FILES: Final = NodeId(903)
-NOBODY: Final = NodeId(0)
+NO_NODE: Final = NodeId(0)
 """Node number for faults of the ensemble, which is not one of the simulated servers."""
 ZOOKEEPER: Final = "zookeeper"
 ARCHIVE: Final = "archive"
@@ -218,7 +218,7 @@ class ExternalServices:
 
 def _choices(kind: str) -> Iterator[tuple[str, NodeId]]:
     if kind == ZOOKEEPER:
-        yield from ((name, NOBODY) for name in ZOOKEEPER_FAULTS)
+        yield from ((name, NO_NODE) for name in ZOOKEEPER_FAULTS)
     for server in SERVERS.get(kind, ()):
         yield from ((name, server) for name in FAULTS)
         if server == FILES:

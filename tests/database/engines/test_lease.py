@@ -111,7 +111,7 @@ async def test_writes_of_others_complete_once_the_holder_has_applied_them(autoju
         await second.propose(b"late")
         assert first.application.items[-1] == b"late"
         assert trio.current_time() > began, "the holder was behind"
-        assert await first.propose(b"its own") == 4, "which waits for nobody"
+        assert await first.propose(b"its own") == 4, "which waits for no other"
 
 
 async def test_a_strong_read_elsewhere_waits_for_the_holder(autojump_clock: MockClock) -> None:

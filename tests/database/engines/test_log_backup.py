@@ -356,7 +356,7 @@ async def test_bids_that_do_not_fit_do_nothing(autojump_clock: MockClock) -> Non
     async with replicas() as world:
         first, second = await enabled(world, None, None)
         engine = backup(first)
-        assert await engine.command(Bid(LogPosition(0), LogPosition(5), "me")) is False, "nobody has begun"
+        assert await engine.command(Bid(LogPosition(0), LogPosition(5), "me")) is False, "no backup has begun"
         assert await engine.command(backup_state.Begin(LogPosition(3))) is True
         assert await engine.command(backup_state.Begin(LogPosition(0))) is False
         assert await engine.command(Bid(LogPosition(4), LogPosition(9), "me")) is False, "it does not begin at the end"

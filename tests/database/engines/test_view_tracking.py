@@ -97,7 +97,7 @@ async def test_what_one_disk_holds_alone_is_not_trimmed(autojump_clock: MockCloc
             await first.propose(b"entry %d" % number)
         first.replica.snapshotted(first.replica.cursor)
         await trio.sleep(3 * SOON)
-        assert view(first).floor() >= 20, "nobody needs it"
+        assert view(first).floor() >= 20, "no replica needs it"
         assert not world.provider.trims, "and yet it is in one place only"
 
         second = await world.start(2, settings=two)

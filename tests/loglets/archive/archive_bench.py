@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import trio
 
-from tests.simulation.conformance.fixtures import Nobody
+from tests.simulation.conformance.fixtures import NoServices
 from virtuallog.contract.batch import Batch, SessionId
 from virtuallog.contract.chain import Segment, SegmentId
 from virtuallog.contract.errors import UnavailableError
@@ -172,7 +172,7 @@ def segment_of(items: Sequence[Placed], start: int = 0, kind: str = "fixed") -> 
 
 def environment(nursery: trio.Nursery, node: int = 1) -> Environment:
     clock = SimulatedClock(Process(NodeId(node)))
-    return Environment(services=Nobody(), clock=clock, random=random.Random(node), nursery=nursery)
+    return Environment(services=NoServices(), clock=clock, random=random.Random(node), nursery=nursery)
 
 
 def archiving(

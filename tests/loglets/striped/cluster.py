@@ -14,7 +14,7 @@ import trio
 from tests.loglets.cluster import SEGMENT, Writer
 from tests.loglets.conformance import ClusterFixture
 from tests.loglets.native.cluster import SMALL_WAL, Cluster
-from tests.simulation.conformance.fixtures import Nobody
+from tests.simulation.conformance.fixtures import NoServices
 from virtuallog.contract.batch import Batch, SessionId
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.loglet import Loglet, Placed
@@ -122,7 +122,7 @@ class Board:
 async def board(stripes: int = 2) -> AsyncIterator[Board]:
     async with trio.open_nursery() as nursery:
         clock = SimulatedClock(Process(NodeId(1)))
-        environment = Environment(services=Nobody(), clock=clock, random=random.Random(7), nursery=nursery)
+        environment = Environment(services=NoServices(), clock=clock, random=random.Random(7), nursery=nursery)
         yield Board(environment, [SharedLog(LogModel()) for _ in range(stripes)])
         nursery.cancel_scope.cancel()
 

@@ -198,7 +198,7 @@ async def test_nothing_is_acknowledged_above_a_hole() -> None:
         above = start(nursery, lambda: table.writer(early, 1, b"early").append(b"x"))
         await wait_all_tasks_blocked()
         assert table.models[1].tail == 1, "it is durable"
-        assert above.outcome is None, "and above slot 0, which nobody has filled"
+        assert above.outcome is None, "and above slot 0, which no batch has filled"
 
         below = await table.writer(late, 0, b"late").append(b"y")
         assert below.start == 0

@@ -11,7 +11,7 @@ import trio
 from tests.loglets.conformance import QUALITIES, check_clause
 from tests.loglets.native.cluster import LARGE_WAL, SMALL_WAL, running_cluster
 from tests.loglets.striped.cluster import MemoryStripes, NativeStripes
-from tests.simulation.conformance.fixtures import Nobody
+from tests.simulation.conformance.fixtures import NoServices
 from virtuallog.contract.ports import Environment
 from virtuallog.contract.types import NodeId
 from virtuallog.testing.loglet_suite import CLAUSES, Clause, run_clause
@@ -25,7 +25,7 @@ async def test_clause_in_memory(stripes: int, clause: Clause, autojump_clock: tr
     """The loglet keeps the clause (its docstring says which promise that is)."""
     async with trio.open_nursery() as nursery:
         clock = SimulatedClock(Process(NodeId(1)))
-        environment = Environment(services=Nobody(), clock=clock, random=random.Random(7), nursery=nursery)
+        environment = Environment(services=NoServices(), clock=clock, random=random.Random(7), nursery=nursery)
         await run_clause(clause, MemoryStripes(environment, stripes))
         nursery.cancel_scope.cancel()
 

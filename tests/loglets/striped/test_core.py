@@ -133,7 +133,7 @@ def test_an_append_on_its_way_is_expected_behind_what_is_known() -> None:
     progress.offer(1)
     assert progress.may_block(0), "slot 11 comes behind slot 10, which is on stripe 0"
     assert not progress.may_block(1)
-    assert progress.missing(0) == 0, "nobody waits yet"
+    assert progress.missing(0) == 0, "no stripe waits yet"
 
 
 # -- what to fill -----------------------------------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ def test_stripes_on_the_same_servers_stay_together() -> None:
         ({"groups": "1,2,3;4,5,6", "stripes": "3"}, "stripes"), ({"groups": "1,2,3", "servers": "1,2,3"}, "servers"),
         ({"servers": "1,2"}, "servers"), ({"groups": "1,2,3;"}, "servers"), ({"sequencers": "9"}, "sequencers"),
         ({"sequencer": "1"}, "sequencer"), ({"of": "striped"}, "of"), ({"of": "paxos"}, "of"), ({"of": "sparse"}, "of"),
-        ({"of": "memory"}, "of"), ({"of": "nobody"}, "of"), ({"groups": ";".join(["1,2,3"] * 65)}, "groups"),
+        ({"of": "memory"}, "of"), ({"of": "unknown"}, "of"), ({"groups": ";".join(["1,2,3"] * 65)}, "groups"),
     ],
 )  # fmt: skip
 def test_bad_settings_say_which(settings: dict[str, str], where: str) -> None:
@@ -111,7 +111,7 @@ def test_bad_settings_say_which(settings: dict[str, str], where: str) -> None:
 
 @pytest.mark.parametrize(
     ("of", "error"), [("sparse", UnsupportedError), ("paxos", UnsupportedError), ("striped", UnsupportedError),
-                      ("nobody", UnknownKindError)],
+                      ("unknown", UnknownKindError)],
 )  # fmt: skip
 def test_sparse_stripes_are_refused_wherever_they_come_from(of: str, error: type[Exception]) -> None:
     """A config may have been put there by hand: the holes of a sparse stripe would never be filled."""

@@ -14,7 +14,7 @@ import trio
 
 from tests.loglets.zookeeper.load import LoadWriter, check, read_all
 from tests.loglets.zookeeper.proxy import open_proxy
-from tests.simulation.conformance.fixtures import Nobody
+from tests.simulation.conformance.fixtures import NoServices
 from tests.zookeeper_server import open_ensemble, open_zookeeper
 from virtuallog.contract.batch import Batch, SessionId
 from virtuallog.contract.chain import SegmentId
@@ -46,7 +46,7 @@ class RealClients:
     versions: itertools.count[int] = attrs.field(factory=lambda: itertools.count(1))
 
     def client(self, number: int = 0, segment: SegmentId = SegmentId(1, 1)) -> ZooKeeperLoglet:  # noqa: B008 -- frozen
-        environment = Environment(services=Nobody(), clock=self.clock, random=self.random, nursery=self.nursery)
+        environment = Environment(services=NoServices(), clock=self.clock, random=self.random, nursery=self.nursery)
         config = ZooKeeperConfig(hosts=self.hosts, root="/a/b").encode()
         loglet = self.providers[number].open(segment, config, environment)
         assert isinstance(loglet, ZooKeeperLoglet)
@@ -112,7 +112,9 @@ async def test_contract(tmp_path: Path) -> None:
 
 async def _explain(clients: RealClients) -> None:
     segments = [SegmentId(1000 + number, 7) for number in range(3)]
-    environment = Environment(services=Nobody(), clock=clients.clock, random=clients.random, nursery=clients.nursery)
+    environment = Environment(
+        services=NoServices(), clock=clients.clock, random=clients.random, nursery=clients.nursery
+    )
     provider, config = ZooKeeperProvider(), ZooKeeperConfig(hosts=clients.hosts, root="/a/b").encode()
 
     async def ask(segment: SegmentId) -> None:

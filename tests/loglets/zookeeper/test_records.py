@@ -19,7 +19,7 @@ from virtuallog_loglets.zookeeper.core import records
 from virtuallog_loglets.zookeeper.core.records import ChunkManifest, TrimState, WriterState
 from virtuallog_loglets.zookeeper.provider import ZooKeeperProvider
 
-NOBODY = Cluster(members=(), planner=NodeId(1))
+NO_CLUSTER = Cluster(members=(), planner=NodeId(1))
 SESSION = SessionId(bytes(range(16)))
 WRITTEN = WriterState(next_sequence=12, placed=((3, 7), (5, None), (9, 8)), floor=4)
 
@@ -90,16 +90,16 @@ def test_a_trim_point_that_cannot_be(data: bytes) -> None:
 def test_a_plan_keeps_what_is_not_set() -> None:
     """From the active segment, unknown fields included; without one, hosts must be named."""
     provider = ZooKeeperProvider()
-    first = provider.plan(NOBODY, {"hosts": "a:2181,b:2181"}, None)
+    first = provider.plan(NO_CLUSTER, {"hosts": "a:2181,b:2181"}, None)
     assert provider.describe(first) == {"hosts": "a:2181,b:2181", "root": "/virtuallog"}
     later = b'{"hosts": "a:2181", "root": "/x", "new": 1}'
-    assert provider.describe(provider.plan(NOBODY, {"root": "/y/z"}, later)) == {
+    assert provider.describe(provider.plan(NO_CLUSTER, {"root": "/y/z"}, later)) == {
         "hosts": "a:2181",
         "root": "/y/z",
         "new": 1,
     }
     with pytest.raises(InvalidSettingError, match="which ZooKeeper"):
-        provider.plan(NOBODY, {}, None)
+        provider.plan(NO_CLUSTER, {}, None)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_plan_keeps_what_is_not_set() -> None:
 def test_a_setting_that_cannot_be_is_refused(setting: str, value: str) -> None:
     """By name, before anything is sealed."""
     with pytest.raises(InvalidSettingError, match=setting):
-        ZooKeeperProvider().plan(NOBODY, {"hosts": "a:2181", setting: value}, None)
+        ZooKeeperProvider().plan(NO_CLUSTER, {"hosts": "a:2181", setting: value}, None)
 
 
 @pytest.mark.parametrize("blob", [b"", b"{}", b"[]", b'{"hosts": 3, "root": "/a"}', b'{"hosts": "a:1", "root": "a"}'])

@@ -15,7 +15,7 @@ import trio
 from tests.free_ports import free_ports
 from tests.loglets.zookeeper.agreements import AGREEMENTS, Agreement
 from tests.loglets.zookeeper.world import running_bench
-from tests.simulation.conformance.fixtures import Nobody
+from tests.simulation.conformance.fixtures import NoServices
 from tests.zookeeper_server import open_zookeeper
 from virtuallog.contract.errors import UnavailableError, UnsupportedError
 from virtuallog.contract.placement import Cluster
@@ -153,7 +153,7 @@ def test_kazoo_is_missed_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def _environment(nursery: trio.Nursery, clock: Clock | None = None) -> Environment:
-    return Environment(services=Nobody(), clock=clock or SystemClock(), random=random.Random(1), nursery=nursery)
+    return Environment(services=NoServices(), clock=clock or SystemClock(), random=random.Random(1), nursery=nursery)
 
 
 @attrs.define(eq=False)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import attrs
 import trio
 
-from tests.simulation.conformance.fixtures import Nobody
+from tests.simulation.conformance.fixtures import NoServices
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.ports import Clock, Environment
 from virtuallog.contract.types import NodeId
@@ -41,7 +41,7 @@ class Bench:
 
     @property
     def environment(self) -> Environment:
-        return Environment(services=Nobody(), clock=self.clock, random=self.random, nursery=self.nursery)
+        return Environment(services=NoServices(), clock=self.clock, random=self.random, nursery=self.nursery)
 
     @property
     def provider(self) -> ZooKeeperProvider:

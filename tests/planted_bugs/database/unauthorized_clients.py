@@ -30,7 +30,7 @@ from virtuallog_simulation.checks.database.access_control import (
     ALL_READABLE,
     CHEAP,
     MODEL,
-    NOBODY_OUT,
+    NO_CLIENT_OUT,
     ONLY_READABLE,
     OWNERS,
     READ_ONLY_ENDS,
@@ -178,7 +178,7 @@ def a_guest_is_looked_at_when_the_standing_is_another_one(
     ticked_as_it_should(self, seconds, ServiceMode.READ_ONLY if self.is_local else ServiceMode.FULL)
 
 
-@mutant(TlsPort._secure, scenario="strangers", found_by=[NOBODY_OUT])
+@mutant(TlsPort._secure, scenario="strangers", found_by=[NO_CLIENT_OUT])
 async def newcomers_are_turned_away_while_handshakes_stall(
     self: TlsPort, stream: Stream, host: str
 ) -> tuple[Stream, str] | None:
@@ -194,7 +194,7 @@ async def newcomers_are_turned_away_while_handshakes_stall(
     return None
 
 
-@mutant(ZooKeeperServer._push_out_silent, scenario="strangers", found_by=[NOBODY_OUT])
+@mutant(ZooKeeperServer._push_out_silent, scenario="strangers", found_by=[NO_CLIENT_OUT])
 def connections_of_an_address_are_only_counted(self: ZooKeeperServer, host: str) -> bool:
     """Those that say nothing as well: the newcomer goes."""
     return False

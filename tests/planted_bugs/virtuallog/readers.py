@@ -27,7 +27,7 @@ QUIET: Final = Options(faults=(), seconds=4.0)
     published="Restate 5049, 5054",
     within=5,
     options=QUIET,
-    found_by=["progress", "followers reach the tail", "nobody passes a known stop"],
+    found_by=["progress", "followers reach the tail", "no append passes a known stop"],
 )
 async def frozen_reader(self: Reader, segment: Segment) -> None:
     """A reader that waits at the tail of a loglet never looks at the chain again."""

@@ -130,7 +130,7 @@ def cancelled_append_leaves_a_hole(
     scenario="cluster",
     published="Delos, OSDI'20, section 3.2",
     options=QUIET,
-    found_by=["nobody passes a known stop", "one entry per position"],
+    found_by=["no append passes a known stop", "one entry per position"],
 )
 async def read_not_clamped_to_the_stop(
     self: AddressSpace, segment: Segment, start: int, stop: int, max_bytes: int

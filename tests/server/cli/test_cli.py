@@ -247,12 +247,12 @@ def test_a_node_starts_without_what_few_nodes_need() -> None:
 
 def test_errors_of_tasks_are_found_in_their_groups() -> None:
     """One known error explains the command's end; a bug among them is shown as a bug; Ctrl-C is neither."""
-    known = ExceptionGroup("", [ExceptionGroup("", [UnavailableError("nobody")])])
+    known = ExceptionGroup("", [ExceptionGroup("", [UnavailableError("no node")])])
     failure = translate(known)
     assert isinstance(failure, click.ClickException)
-    assert (failure.message, failure.exit_code) == ("nobody", 3)
+    assert (failure.message, failure.exit_code) == ("no node", 3)
 
-    bug = ExceptionGroup("", [UnavailableError("nobody"), ZeroDivisionError()])
+    bug = ExceptionGroup("", [UnavailableError("no node"), ZeroDivisionError()])
     assert translate(bug) is bug
 
     stopped = translate(BaseExceptionGroup("", [KeyboardInterrupt(), InvalidSettingError("a", "b")]))

@@ -119,13 +119,13 @@ def test_only_what_knows_nothing_is_initialized(tmp_path: Path) -> None:
 
 def test_a_status_of_nobody_is_a_failure() -> None:
     """Exit code 3, after the rows: who asks whether replicas live must not take silence for it. Of two with one number, none is asked."""
-    nobody, twice = f"1@127.0.0.1:{free_ports(1)}", "1@127.0.0.1:5051,1@127.0.0.1:5052"
-    silent = run("status", "--peers", nobody, "--json")
+    unreachable, twice = f"1@127.0.0.1:{free_ports(1)}", "1@127.0.0.1:5051,1@127.0.0.1:5052"
+    silent = run("status", "--peers", unreachable, "--json")
 
     assert silent.exit_code == 3
     assert json.loads(silent.stdout)["replicas"][0]["status"] == "silent"
     assert "no replica answers" in silent.stderr
-    assert run("status", "--peers", nobody).exit_code == 3
+    assert run("status", "--peers", unreachable).exit_code == 3
     assert run("status", "--peers", twice).exit_code == 1
 
 

@@ -13,7 +13,7 @@ from virtuallog.contract.errors import InvalidSettingError
 from virtuallog.contract.types import NodeId
 from virtuallog_server.healing.rebuild import rebuild, rebuild_unless_moved
 
-NOBODY = cast(Any, None)
+UNUSED = cast(Any, None)
 """Nothing is copied here."""
 
 
@@ -23,6 +23,6 @@ async def test_a_segment_that_a_healer_has_moved_is_no_error(autojump_clock: Moc
     async with world() as w:
         log = w.client()
         with pytest.raises(InvalidSettingError, match="not in the chain"):
-            await rebuild(log, gone, (NodeId(1),), NOBODY, lambda: 99)
+            await rebuild(log, gone, (NodeId(1),), UNUSED, lambda: 99)
 
-        await rebuild_unless_moved(log, gone, (NodeId(1),), NOBODY, lambda: 99)
+        await rebuild_unless_moved(log, gone, (NodeId(1),), UNUSED, lambda: 99)

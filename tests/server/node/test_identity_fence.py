@@ -42,7 +42,7 @@ class World:
     async def _who_is_at(self, addresses: tuple[str, ...]) -> Answerer:
         found = self.answering.get(addresses[0])
         if found is None:
-            raise UnavailableError(f"nobody answers at {addresses[0]}")
+            raise UnavailableError(f"no node answers at {addresses[0]}")
         return found
 
     def answers(self, address: str, nonce: bytes, boot: int = 0) -> None:

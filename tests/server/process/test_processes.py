@@ -231,9 +231,9 @@ def interrupt_commands(cluster: Path) -> None:
     assert command("append", "--lines", "-", cluster=cluster, stdin=lines).returncode == 0
     reader, writer = os.pipe()
     os.close(reader)
-    with open(writer, "wb") as nobody:  # noqa: PTH123 -- a descriptor
+    with open(writer, "wb") as full:  # noqa: PTH123 -- a descriptor
         done = subprocess.run(
-            [*COMMAND, "read", "--raw", "--cluster", cluster], stdout=nobody, stderr=subprocess.PIPE, check=False
+            [*COMMAND, "read", "--raw", "--cluster", cluster], stdout=full, stderr=subprocess.PIPE, check=False
         )
     assert (done.returncode, done.stderr) == (1, b"")
 

@@ -42,9 +42,9 @@ async def test_a_negative_length_closes(length: int) -> None:
         client = await world.client()
         await client.send_bytes(length.to_bytes(4, "big", signed=True))
         assert await client.closed() == b""
-        nobody = world.dial()
-        await nobody.send_bytes(length.to_bytes(4, "big", signed=True))
-        assert await nobody.closed() == b""
+        silent = world.dial()
+        await silent.send_bytes(length.to_bytes(4, "big", signed=True))
+        assert await silent.closed() == b""
 
 
 async def test_requests_under_way_are_bounded() -> None:

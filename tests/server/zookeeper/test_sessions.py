@@ -174,9 +174,9 @@ async def test_who_is_not_listened_to_does_not_count_as_silent(autojump_clock: M
 async def test_who_says_nothing_at_all_is_closed(autojump_clock: MockClock) -> None:
     """Ten seconds for a connect request."""
     async with served() as world:
-        nobody = world.dial()
+        silent = world.dial()
         await world.server.clock.sleep(11)
-        assert await nobody.closed() == b""
+        assert await silent.closed() == b""
 
 
 async def test_what_is_heard_of_a_session_is_told_to_the_database() -> None:

@@ -149,7 +149,7 @@ def test_a_client_that_reads_past_the_stop_that_it_knows(story: Story) -> None:
     with story.during(LogletRead(OLD.id, 4, 6), "b"):
         pass
 
-    assert story.broken() == {"nobody passes a known stop"}
+    assert story.broken() == {"no append passes a known stop"}
 
 
 def test_a_client_that_waits_on_a_loglet_whose_end_it_knows(story: Story) -> None:
@@ -159,7 +159,7 @@ def test_a_client_that_waits_on_a_loglet_whose_end_it_knows(story: Story) -> Non
     with story.during(LogletTail(OLD.id, lagging=True), "operator"):
         pass
 
-    assert story.broken() == {"nobody passes a known stop"}
+    assert story.broken() == {"no append passes a known stop"}
 
 
 def test_a_client_with_an_old_chain_may_ask_for_more(story: Story) -> None:

@@ -72,7 +72,7 @@ def test_an_error_that_is_documented(story: Story, action: Action, error: Virtua
     [
         (LogAppend((b"x",)), TailMismatchError(3, 4)),
         (LogAppend((b"x",)), StorageError("no disk")),
-        (LogAppend((b"x",)), SealedError("nobody has closed it")),
+        (LogAppend((b"x",)), SealedError("no client has closed it")),
         (LogCheckTail(), SealedError()),
         (LogFollow(0), SILENT),
         (LogTrim(3), ReconfigurationNeededError("restarted")),

@@ -126,7 +126,7 @@ def test_sealed_by_nobody(story: Story) -> None:
     """A loglet does not seal itself."""
     story.happened(LogletTail(LOGLET), Sealed(0))
 
-    assert story.broken() == {"sealed by somebody"}
+    assert story.broken() == {"sealed by another client"}
 
 
 def test_two_batches_at_one_place(story: Story) -> None:

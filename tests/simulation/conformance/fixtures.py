@@ -24,7 +24,7 @@ SEED = 7
 FixtureMaker = Callable[[], AbstractAsyncContextManager[LogletFixture]]
 
 
-class Nobody:
+class NoServices:
     """The Services of a node that has no others. Implements `virtuallog.contract.ports.Services`."""
 
     def post(
@@ -45,7 +45,7 @@ async def alone(provider: LogletProvider) -> AsyncIterator[LogletFixture]:
     """A loglet that asks no other node for anything."""
     async with trio.open_nursery() as nursery:
         environment = Environment(
-            services=Nobody(),
+            services=NoServices(),
             clock=SimulatedClock(Process(NodeId(1))),
             random=random.Random(SEED),
             nursery=nursery,

@@ -99,7 +99,7 @@ def test_the_number_of_processes_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("nobody",), "no kind of loglet"),
+        (("unknown",), "no kind of loglet"),
         (("no_such_module:Provider",), "No module named 'no_such_module'"),
         (("single_copy_loglet:Provider",), "has no attribute 'Provider'"),
         (("single_copy_loglet:State",), "makes no provider"),

@@ -70,13 +70,13 @@ class Stalls(Variant):
     async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
         await self._reach()
         if self.stalled:
-            raise UnavailableError("nobody orders")
+            raise UnavailableError("no node orders")
         return await super().append(batch, opens=opens, expected_tail=expected_tail)
 
     async def check_tail(self) -> Tail:
         await self._reach()
         if self.stalled:
-            raise ReconfigurationNeededError("entries in flight stay undecided until somebody seals")
+            raise ReconfigurationNeededError("entries in flight stay undecided until a client seals")
         return await super().check_tail()
 
 

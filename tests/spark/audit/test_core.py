@@ -191,7 +191,7 @@ def test_entries_that_nobody_can_read_are_told() -> None:
     newer = b"VE\x09" + bytes(9)
     newer += crc32c(newer).to_bytes(4, "little")
     log = Log()
-    log.append(b"of somebody else", newer, b"VE\x01\x05", *database_entries())
+    log.append(b"of another writer", newer, b"VE\x01\x05", *database_entries())
     found = [row for batch in observe(batches(log.rows), [DatabaseObserver()]) for row in batch.to_pylist()]
     remarks = {row["remark"]["check"]: row["remark"]["position"] for row in found if row["remark"]}
     reports = [row["report"] for row in found if row["report"]]

@@ -86,7 +86,7 @@ def test_other_errors_are_not_damage() -> None:
     """A server that does not answer may answer later: the audit fails."""
 
     def read(start: int, stop: int) -> Iterator[pa.RecordBatch]:
-        raise UnavailableError("nobody")
+        raise UnavailableError("no node")
 
     with pytest.raises(UnavailableError):
         list(read_around(read, 0, 9, Damaged(1, set()).damage))

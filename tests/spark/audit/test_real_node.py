@@ -67,7 +67,7 @@ async def fill(log: VirtualLog) -> list[int]:
             async with trio.open_nursery() as nursery:
                 for seed, appender in enumerate((first, second)):
                     nursery.start_soon(appends, appender, Random(2 * number + seed))
-            await attempt(log, b"of an attempt that fails", b"and of nobody else")
+            await attempt(log, b"of an attempt that fails", b"and of no other")
             await committed(log, number, b"one", b"two", b"three")
             if kind:
                 borders.append((await log.reconfig_extend(kind)).chain.last.start)

@@ -90,7 +90,7 @@ class Keeper(BlockingLog):
 
     def run(self, function: Callable[..., Awaitable[object]], *arguments: object, **_: object) -> object:  # type: ignore[override]
         if self.broken:
-            raise UnavailableError("nobody serves")
+            raise UnavailableError("no node serves")
         answers: dict[object, Callable[..., int | None]] = {find_hold: self.holds.get, place_hold: self.place}
         return answers[function](*arguments)
 
@@ -143,7 +143,7 @@ def test_a_hold_that_cannot_be_moved_ends_the_stream_after_a_while() -> None:
 
 def test_the_beginning_waits_for_the_database_as_long_as_the_option_says() -> None:
     """Not at all here; then the query fails with what was in the way."""
-    with pytest.raises(UnavailableError, match="nobody serves"):
+    with pytest.raises(UnavailableError, match="no node serves"):
         StreamHold("s", HoldPosition(0)).begin(Keeper(broken=True), 0, may_begin_later=True)
 
 

@@ -75,7 +75,7 @@ async def numbers(reading: RangeReader, start: int, stop: int) -> list[int]:
 
 @pytest.mark.parametrize(
     "fault",
-    [GapKind.LOST, GapKind.TRIMMED, CorruptionError("a page"), UnavailableError("nobody")],
+    [GapKind.LOST, GapKind.TRIMMED, CorruptionError("a page"), UnavailableError("no node")],
     ids=["lost", "trimmed", "damaged", "gone"],
 )
 async def test_what_one_source_lacks_another_one_gives(fault: GapKind | VirtualLogError) -> None:
@@ -89,8 +89,8 @@ async def test_what_all_have_lost_is_lost() -> None:
     first, second = Broken(100, 200, GapKind.LOST), Broken(150, 250, GapKind.LOST)
     found = await numbers(RangeReader([Span(0, 300, first), Span(0, 300, second)]), 0, 300)
     assert found == [*range(150), *range(-150, -200, -1), *range(200, 300)]
-    absent = Broken(0, 300, UnavailableError("nobody"))
-    with pytest.raises(UnavailableError, match="nobody"):
+    absent = Broken(0, 300, UnavailableError("no node"))
+    with pytest.raises(UnavailableError, match="no node"):
         await numbers(RangeReader([Span(0, 300, first), Span(0, 300, absent)]), 0, 300)
     with pytest.raises(UnavailableError, match="from 100 on have been trimmed meanwhile"):
         await numbers(RangeReader([Span(0, 300, Broken(100, 200, GapKind.TRIMMED))]), 0, 300)

@@ -30,7 +30,7 @@ async def test_rows_keep_their_order_under_one_session(autojump_clock: MockClock
             for start in range(0, len(rows), 10):
                 await made.write(rows[start : start + 10])
                 if start % 500 == 0:
-                    await other.append(b"of somebody else")
+                    await other.append(b"of another writer")
                 if start == 1000:
                     await other.reconfig_extend("sparse")
             winner = await made.finish()
@@ -46,7 +46,7 @@ async def _sessions(w: World) -> dict[bytes, int]:
     log, counts = w.client(), dict[bytes, int]()
     tail = LogPosition((await log.check_tail()).tail)
     async for placed in log.reader(LogPosition(0), tail).batches():
-        if isinstance(placed, PlacedBatch) and b"of somebody else" not in placed.batch.payloads:
+        if isinstance(placed, PlacedBatch) and b"of another writer" not in placed.batch.payloads:
             counts[placed.batch.session] = counts.get(placed.batch.session, 0) + len(placed.places)
     return counts
 

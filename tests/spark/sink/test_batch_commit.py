@@ -22,7 +22,7 @@ async def test_rows_are_seen_once_their_marker_is_there(autojump_clock: MockCloc
     """Rows without one, of an attempt that failed or is under way, are not; nor are those of others."""
     async with world() as w:
         log = w.client()
-        await log.append(b"of somebody else")
+        await log.append(b"of another writer")
         winner = await attempt(log, b"a", b"b")
         await attempt(log, b"a", b"b", b"too much")
         assert await seen(log) == []
@@ -108,7 +108,7 @@ async def test_a_batch_is_remembered_however_much_was_written_since(autojump_clo
         log = w.client()
         await committed(log, 7, b"a")
         for _ in range(3):
-            await log.append_many([b"of somebody else"] * FIRST_STEP)
+            await log.append_many([b"of another writer"] * FIRST_STEP)
         await committed(log, None, b"job")  # carries no checkpoint, and is looked past
 
         assert await committed(log, 7, b"a") is Committed.BEFORE
@@ -119,7 +119,7 @@ async def test_a_query_that_others_have_outrun_is_still_known(autojump_clock: Mo
     async with world() as w:
         log = w.client()
         await committed(log, 7, b"a")
-        await log.append_many([b"of somebody else"] * 2 * FIRST_STEP)
+        await log.append_many([b"of another writer"] * 2 * FIRST_STEP)
         await committed(log, 0, b"b", query=OTHER)
         ledger = await find_ledger(log, await tail_of(log))
 

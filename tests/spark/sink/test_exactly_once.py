@@ -72,7 +72,7 @@ async def strangers(w: World, chance: random.Random) -> None:
     while True:
         await pause(chance, 20 * STEP_SECONDS)
         with suppress(UnavailableError):
-            await log.append_many([b"of somebody else", MAGIC])
+            await log.append_many([b"of another writer", MAGIC])
             await log.reconfig_extend(chance.choice([*KINDS]))
 
 

@@ -45,7 +45,7 @@ class Answering(Services):
 def limited(w: World, services: Services | None = None) -> VirtualLog:
     """A client that knows that it may not change the chain."""
     environment = Environment(
-        services=services or Answering(lambda *_: UnavailableError("nobody")),
+        services=services or Answering(lambda *_: UnavailableError("no node")),
         clock=SimulatedClock(Process(NodeId(99))),
         random=random.Random(99),
         nursery=w.nursery,

@@ -33,7 +33,7 @@ class SlowMachine:
 
     def post(self, node: NodeId, request: Any, done: Callable[[Any], None], timeout_seconds: float) -> None:
         self.asked += 1
-        done(UnavailableError("nobody"))
+        done(UnavailableError("no node"))
 
 
 async def test_a_repeat_that_is_overdue_is_sent_at_once() -> None:

@@ -133,10 +133,10 @@ class Unreachable:
     """A loglet without a majority that answers."""
 
     async def check_tail(self) -> Tail:
-        raise UnavailableError("nobody answers")
+        raise UnavailableError("no node answers")
 
     async def wait_tail(self, past: LogletOffset) -> Tail:
-        raise UnavailableError("nobody answers")
+        raise UnavailableError("no node answers")
 
 
 async def test_a_reader_parked_on_a_sealed_segment_without_successor_finishes_the_change(

@@ -157,7 +157,7 @@ async def test_servers_that_come_back_in_time_are_waited_for(autojump_clock: Moc
 
         async def fail_now_and_then(nursery: trio.Nursery) -> None:
             while True:
-                loglet.error = UnavailableError("nobody answers")
+                loglet.error = UnavailableError("no node answers")
                 await trio.sleep(8)
                 loglet.error = None
                 await trio.sleep(1)
@@ -176,9 +176,9 @@ async def test_servers_that_stay_away_fail_the_scan_and_it_may_go_on_later(autoj
     async with one_segment() as (log, loglet, tail):
         found = scan(log, LogPosition(0), tail, patience=10, piece_bytes=PIECE_BYTES)
         first = await anext(found)
-        loglet.error = UnavailableError("nobody answers")
+        loglet.error = UnavailableError("no node answers")
         began = trio.current_time()
-        with pytest.raises(UnavailableError, match="nobody answers"):
+        with pytest.raises(UnavailableError, match="no node answers"):
             await anext(found)
         assert trio.current_time() - began == pytest.approx(10, abs=0.1)
         assert found.position == first[-1].stop
@@ -189,7 +189,7 @@ async def test_servers_that_stay_away_fail_the_scan_and_it_may_go_on_later(autoj
 async def test_without_patience_there_is_one_attempt(autojump_clock: MockClock) -> None:
     """An error that a retry cannot cure is raised at once."""
     async with one_segment() as (log, loglet, tail):
-        loglet.error = UnavailableError("nobody answers")
+        loglet.error = UnavailableError("no node answers")
         with pytest.raises(UnavailableError):
             await anext(scan(log, LogPosition(0), tail, patience=0))
         assert len(loglet.reads) == 1

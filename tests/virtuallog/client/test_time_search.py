@@ -55,7 +55,7 @@ async def test_who_cannot_be_asked_is_waited_for_only_so_long(autojump_clock: Mo
         await log.append(b"a")
 
         async def read(*_: object) -> list[object]:
-            raise UnavailableError("nobody answers")
+            raise UnavailableError("no node answers")
 
         log.read = read  # type: ignore[assignment, method-assign]
         with pytest.raises(UnavailableError):

@@ -44,12 +44,12 @@ async def test_unreachable_node_fails_at_once_and_is_tried_again(autojump_clock:
 
         async def refuse(address: str) -> Stream:
             attempts.append(address)
-            raise ConnectionRefusedError("nobody there")
+            raise ConnectionRefusedError("no server there")
 
         world.connect = refuse
         client = await world.client()
         for _ in range(20):
-            with pytest.raises(UnavailableError, match="nobody there"):
+            with pytest.raises(UnavailableError, match="no server there"):
                 await client.call(SHOP, store(40), 60.0)
         assert len(attempts) == 1
 

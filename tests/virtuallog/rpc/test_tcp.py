@@ -74,10 +74,10 @@ async def test_calls_over_tcp() -> None:
 async def test_second_address_is_tried_when_the_first_refuses() -> None:
     """A closed port costs nothing if the node has another address."""
     closed = await tcp_listen("127.0.0.1:0")
-    nobody = bound_address(closed[0])
+    unused = bound_address(closed[0])
     await closed[0].aclose()
     async with serving(Shop()) as (address, nursery):
-        client = await client_of(nursery, ("not an address", nobody, address))
+        client = await client_of(nursery, ("not an address", unused, address))
 
         assert await client.call(SHOP, store(40), 5.0) == Stored(41)
 

@@ -83,7 +83,7 @@ LOGS: dict[str, list[Operation]] = {
     "numbers that were refused, used for another batch": [
         append((1, 2), A0, refused=True), append((3, 4), A0_INSTEAD, range(1)), read((5, 6), 0, 1, placed(0, A0_INSTEAD)),
     ],
-    "trimmed where somebody asked": [
+    "trimmed where a client asked": [
         append((1, 2), A0, range(1)), trim((3, 4), 9, 1), read((5, 6), 0, 1, Gap(0, 1, GapKind.TRIMMED)),
     ],
 }  # fmt: skip
@@ -112,14 +112,14 @@ NO_LOGS: dict[str, tuple[str, list[Operation]]] = {
         "a read puts",
         [append((1, 2), A0, range(1)), append((3, UNKNOWN), B0), read((5, 6), 0, 1, placed(0, B0))],
     ),
-    "an entry from nowhere": ("nobody had offered", [read((1, 2), 0, 1, placed(0, A0))]),
-    "an entry from the future": ("nobody had offered", [read((1, 2), 0, 1, placed(0, A0)), append((3, 4), A0)]),
+    "an entry from nowhere": ("no client had offered", [read((1, 2), 0, 1, placed(0, A0))]),
+    "an entry from the future": ("no client had offered", [read((1, 2), 0, 1, placed(0, A0)), append((3, 4), A0)]),
     "an entry that was refused": (
         "had been refused",
         [append((1, UNKNOWN), A0, refused=True), read((2, 3), 0, 1, placed(0, A0))],
     ),
     "a batch that was refused, in place of another with its numbers": (
-        "nobody had offered",
+        "no client had offered",
         [
             append((1, 2), A0, refused=True), append((3, 4), A0_INSTEAD, range(1)),
             read((5, 6), 0, 1, placed(0, A0)),
@@ -147,7 +147,7 @@ NO_LOGS: dict[str, tuple[str, list[Operation]]] = {
         [seal((1, 2)), append((3, 4), A0, range(1))],
     ),
     "open after the seal": ("stands before the seal", [seal((1, 2)), tail((3, 4), Open(0))]),
-    "sealed, though nobody sealed": ("before any seal", [tail((1, 2), Sealed(0))]),
+    "sealed, though no client sealed": ("before any seal", [tail((1, 2), Sealed(0))]),
     "sealed before anybody sealed": ("stands before", [tail((1, 2), Sealed(0)), seal((3, 4))]),
     "acknowledged past a sealed tail": (
         "before the seal (behind entry 0",
@@ -169,8 +169,8 @@ NO_LOGS: dict[str, tuple[str, list[Operation]]] = {
         "was read where entry 0",
         [append((1, 2), A0, range(1)), read((3, 4), 0, 1, Gap(0, 1, GapKind.FILLER))],
     ),
-    "trimmed, though nobody asked": (
-        "nobody had asked",
+    "trimmed, though no client asked": (
+        "no client had asked",
         [append((1, 2), A0, range(1)), read((3, 4), 0, 1, Gap(0, 1, GapKind.TRIMMED)), trim((5, 6), 1, 1)],
     ),
     "a trim point that goes back": ("went back from 1 to 0", [trim((1, 2), 1, 1), trim((3, 4), 0, 0)]),

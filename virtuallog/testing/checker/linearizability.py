@@ -210,7 +210,7 @@ class _Loglet:
         for sequence, place in enumerate(found.places, start=first + found.first):
             entry = self.entries.named.get((session, sequence))
             if entry is None or entry.started > read.done or not (is_offered or entry.refused):
-                message = f"a read found entry {sequence} of {found.batch} that nobody had offered"
+                message = f"a read found entry {sequence} of {found.batch} that no client had offered"
                 yield self.broken("loglet invents nothing", message, read)
             elif entry.refused:
                 message = f"a read found {entry}, which had been refused with nothing done"
@@ -230,7 +230,7 @@ class _Loglet:
                 yield self.broken("loglet reads without holes", f"{gap} was reported", read)
             elif gap.kind is GapKind.TRIMMED:
                 if gap.stop > asked.until(read):
-                    message = f"{gap} was read when nobody had asked to trim beyond {asked.until(read)}"
+                    message = f"{gap} was read when no client had asked to trim beyond {asked.until(read)}"
                     yield self.broken("loglet gaps are honest", message, read)
             elif (index := bisect.bisect_left(places, gap.start)) < len(places) and places[index] < gap.stop:
                 holder = self.entries.at[places[index]]
@@ -295,7 +295,7 @@ class _Loglet:
             if step.line != _SEALED:
                 continue
             if seal is None:
-                yield self.broken("sealed by somebody", f"{step.what} was seen before any seal", step.operation)
+                yield self.broken("sealed by another client", f"{step.what} was seen before any seal", step.operation)
             if last is not None and step.place < _bound(last):
                 message = f"{step.what} was seen, which lies before {_behind(last)}"
                 yield self.broken(_passed(last), message, _witness(last), step.operation)
@@ -307,7 +307,7 @@ class _Loglet:
             if earlier.line == _SEAL:
                 check = "loglet tails move forward" if later.line == _OPEN else "sealed takes nothing"
             elif later.line == _SEAL:
-                check = "sealed by somebody"
+                check = "sealed by another client"
             else:
                 check = "loglet appends follow the tail" if later.entry is not None else "loglet tails move forward"
             message = f"{later.what} stands before {earlier.what}, but began only after that had ended"

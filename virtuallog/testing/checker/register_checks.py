@@ -76,7 +76,7 @@ def refused_stays_refused(history: History) -> Iterator[Violation]:
         if get.returned and get.result[0]:
             put_or_none = alive.get(get.result)
             if put_or_none is None or put_or_none.invoked > get.done:
-                message = f"version {get.result[0]} has a value that only lost puts offered, or nobody"
+                message = f"version {get.result[0]} has a value that only lost puts offered, or no client"
                 lost_put = next((put for put in puts if _offer(put) == get.result), None)
                 yield Violation("refused stays refused", message, proof(lost_put, get))
 

@@ -28,7 +28,7 @@ async def the_tail_is_the_first_unwritten_place(fixture: LogletFixture) -> None:
         expect(tail > places[-1], f"the tail is {tail}, though place {places[-1]} is acknowledged")
         expect(tail == places[-1] + 1 or not fixture.contiguous, f"the tail is {tail}, the last entry at {places[-1]}")
         between = entries(await reader.read_all(places[-1] + 1, tail))
-        expect(not between, f"entries that nobody appended: {between}")
+        expect(not between, f"entries that no client appended: {between}")
         following = await writer.append(b"next")
         expect(following[0] >= tail, f"the tail was {tail}, then an entry was placed at {following[0]}")
 

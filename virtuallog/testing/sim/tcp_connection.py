@@ -120,7 +120,7 @@ class SimulatedConnection:
 
     def abandon(self, end: SimulatedStream) -> None:
         """Forget this end. The other one notices when it sends, or by its keep-alive."""
-        end.break_off(ConnectionAbortedError("nobody wants this connection"))
+        end.break_off(ConnectionAbortedError("no service accepts this connection"))
         self.keep_alive(self.other(end))
 
     # -- what segments do ---------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ async def open_own_systems(
         clients = [LogletClient(log.view.loglet(active)) for _ in range(sessions)]
         for client in clients:
             nursery.start_soon(client.run)
-            await client.append(b"somebody orders from now on")
+            await client.append(b"a sequencer is elected")
         by_itself: list[Append] = [client.append for client in clients]
         through_log = [_one_by_one(log.appender()) for _ in range(sessions)]
         appends = dict(zip(OWN[kind], (by_itself, through_log), strict=True))

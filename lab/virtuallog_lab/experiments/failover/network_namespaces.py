@@ -24,7 +24,7 @@ import click
 
 SUBNET: Final = "10.231.7"
 """Seen in these namespaces only."""
-NOBODY: Final = "02:00:00:00:00:01"
+UNKNOWN_HOST: Final = "02:00:00:00:00:01"
 """The address of an interface that does not exist."""
 CLONE_NEWNET: Final = 0x40000000
 """Constant of linux/sched.h, for `setns`."""
@@ -63,7 +63,7 @@ class Network:
     def block(self, sender: str, receiver: str) -> None:
         """Let nothing from one host reach another; the other direction is as it was."""
         where = ("-n", _namespace(sender), "neigh", "replace", self.address(receiver))
-        _ip(*where, "lladdr", NOBODY, "dev", "eth0", "nud", "permanent")
+        _ip(*where, "lladdr", UNKNOWN_HOST, "dev", "eth0", "nud", "permanent")
 
     def unblock(self, sender: str, receiver: str) -> None:
         """Undo `block`."""

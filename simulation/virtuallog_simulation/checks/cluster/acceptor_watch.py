@@ -26,7 +26,7 @@ from virtuallog_simulation.world.machine import Machine
 from virtuallog_simulation.world.stop_reasons import ROT
 from virtuallog_simulation.world.world import World
 
-CHOSEN: Final = CRASH_POINTS["metastore: a majority has accepted, nobody knows that it is decided"]
+CHOSEN: Final = CRASH_POINTS["metastore: a majority has accepted, not yet known to be decided"]
 _SHARE: Final = 0.25
 """Share of the choices after which the disks are compared."""
 _TIMES: Final = 4
@@ -122,7 +122,7 @@ class _Pairs:
         raise AssertionError("an acceptor has two keys")
 
     async def write(self, changes: Mapping[bytes, bytes | None], dropped: Sequence[Span] = ()) -> None:
-        raise AssertionError("nobody writes here")
+        raise AssertionError("no state is written here")
 
     async def reclaim(self, span: Span) -> None:
-        raise AssertionError("nobody drops anything here")
+        raise AssertionError("no state is dropped here")

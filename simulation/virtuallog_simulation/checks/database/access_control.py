@@ -38,7 +38,7 @@ ALL_READABLE: Final = "watches tell what may be read"
 OWNERS: Final = "a session is its owner's"
 READ_ONLY_ENDS: Final = "no guest outlives read-only mode"
 CHEAP: Final = "claims cost the log little"
-NOBODY_OUT: Final = "silent connections keep nobody out"
+NO_CLIENT_OUT: Final = "silent connections keep no client out"
 MODEL: Final = "rights of writes as the model has them"
 
 WRONG_MAX: Final = 20
@@ -88,7 +88,7 @@ def judge(
         found += _sessions(line, record, past)
         found += _modes(line, record)
     found += _claims(record, commands)
-    found += [Violation(NOBODY_OUT, each) for each in record.shut_out]
+    found += [Violation(NO_CLIENT_OUT, each) for each in record.shut_out]
     compared["local sessions"] += sum(line.read_only for line in record.lines)
     compared["claims refused"] += sum(not line.session and bool(line.claim.session) for line in record.lines)
     return found, compared

@@ -102,7 +102,7 @@ def _reasons(
         each for each in attempts if each.position is not None and (each.ended or math.inf) < upgraded_at < math.inf
     ]
     if early and not told:
-        message = f"{early[0].payload!r} was in the log before the upgrade, and nobody was told of it"
+        message = f"{early[0].payload!r} was in the log before the upgrade, and no client was told of it"
         yield Violation("the guard is refused for a reason", message)
     for each in told:
         before = [attempt for attempt in attempts if attempt.begun < each.time and attempt.payload in content]

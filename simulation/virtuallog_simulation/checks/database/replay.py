@@ -186,7 +186,7 @@ class _Replayer:
                 yield from self._compare_writes(told, outcome, written.pop(zxid, []), former)
                 yield from self._read_all(shown.pop(zxid, []))
         for zxid, unknown in sorted((*shown.items(), *written.items())):
-            message = f"an answer has zxid {zxid}, which nobody has applied"
+            message = f"an answer has zxid {zxid}, which no replica has applied"
             yield Violation("answers are of the log", message, proof(*unknown))
 
     def _by_zxid(self, configs: Mapping[int, int]) -> tuple[dict[int, list[Told]], dict[int, list[Told]]]:

@@ -37,7 +37,7 @@ ALLOWED: Final = "zelos trims allowed"
 LATE_SECONDS: Final = 5.0
 """Longest time that an append of a dead process may be on its way."""
 _VIEW: Final = section_span(view.NAME)
-_NOBODY: Final = NodeId(0)
+_NO_REPLICA: Final = NodeId(0)
 
 
 @attrs.frozen
@@ -69,7 +69,7 @@ class StateWatch:
     def began(self, position: LogPosition, disk: StoreDisk) -> None:
         """The log begins there, and replicas with this store."""
         self._first = position
-        self._digests[position] = disk.full_digest(), _NOBODY
+        self._digests[position] = disk.full_digest(), _NO_REPLICA
         self._copies[position] = dict(disk.content.pairs)
 
     def opened(self, node: NodeId, disk: StoreDisk) -> None:

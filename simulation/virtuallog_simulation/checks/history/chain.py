@@ -91,10 +91,10 @@ def nobody_passes_a_known_stop(history: History) -> Iterator[Violation]:
             message = (
                 f"{call.client} reads loglet {action.segment} up to {action.stop}, and knows that it ends at {stop}"
             )
-            yield Violation("nobody passes a known stop", message, proof(learned_at, call))
+            yield Violation("no append passes a known stop", message, proof(learned_at, call))
         elif type(action) is LogletTail and action.lagging:
             message = f"{call.client} waits on loglet {action.segment}, and knows that it ends at {stop}"
-            yield Violation("nobody passes a known stop", message, proof(learned_at, call))
+            yield Violation("no append passes a known stop", message, proof(learned_at, call))
 
 
 def register_is_bounded(history: History) -> Iterator[Violation]:

@@ -92,7 +92,7 @@ def closed_takes_nothing(history: History) -> Iterator[Violation]:
     closed = list(_closed(history))
     for tail in history.operations(LogCheckTail):
         if tail.returned and isinstance(tail.result, Sealed) and not any(one.allows_sealed(tail) for one in closed):
-            message = f"{tail.result}, though nobody had closed the log there"
+            message = f"{tail.result}, though no client had closed the log there"
             yield Violation("closed takes nothing", message, proof(tail))
         elif tail.returned and not isinstance(tail.result, Sealed):
             for one in closed:

@@ -33,7 +33,7 @@ def changes_take_effect(history: History) -> Iterator[Violation]:
             continue
         made = chains(history).get(change.result)
         if made is None or made.known > change.done:
-            message = f"{change.action.change} returned version {change.result}, which nobody knew to be decided"
+            message = f"{change.action.change} returned version {change.result}, which no client knew to be decided"
             yield Violation("changes take effect", message, proof(change))
         elif missing := _missing(history, change, made):
             message = f"{change.action.change} returned version {change.result}, in which {missing}"

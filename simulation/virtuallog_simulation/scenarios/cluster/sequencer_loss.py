@@ -139,7 +139,7 @@ async def _settle(actor: Actor) -> None:
     await trio.sleep(STEADY_SECONDS)
     after = (await log.view.refresh()).version
     if after != before:
-        _object(world, "healing", f"nobody fails, and the chain went from version {before} to {after}")
+        _object(world, "healing", f"no node fails, and the chain went from version {before} to {after}")
 
 
 async def _nervous(world: World) -> None:
@@ -159,7 +159,7 @@ async def _nervous(world: World) -> None:
             await actor.append()
         after = (await client.log.view.refresh()).version
         if after != before:
-            _object(world, "healing", f"nobody was gone for long, and the chain went from version {before} to {after}")
+            _object(world, "healing", f"no node was gone for long, and the chain went from version {before} to {after}")
         nursery.cancel_scope.cancel()
     world.check(*LOG_CHECKS, *LOGLET_CHECKS, *CHAIN_CHECKS)
 

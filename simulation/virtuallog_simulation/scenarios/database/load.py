@@ -200,7 +200,7 @@ async def _begin(run: _Run, nursery: trio.Nursery) -> bool:
     with trio.move_on_after(SERVING_SECONDS):
         await ready.wait()
         return True
-    message = f"nobody was served within {SERVING_SECONDS:g} s of the first start"
+    message = f"no client was served within {SERVING_SECONDS:g} s of the first start"
     run.world.violations.append(Violation("progress", message))
     return False
 

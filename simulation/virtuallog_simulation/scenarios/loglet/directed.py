@@ -123,7 +123,7 @@ def wave(first: int, batches: Sequence[Batch], known_tail: int = 0) -> Wave:
 def half_offered(world: World, offered: Sequence[Batch]) -> None:
     """Batch whose outcome its caller never learned."""
     for one in offered:
-        with suppress(UnavailableError), world.history.record("somebody", LogletAppend(SEGMENT, one)):
+        with suppress(UnavailableError), world.history.record("another client", LogletAppend(SEGMENT, one)):
             raise UnavailableError("the sequencer died")
 
 

@@ -141,7 +141,9 @@ async def _demand_lone_appends(served: ServedLoglets) -> None:
             await _append_alone(served, NodeId(_FIRST_LONE + number))
         world.demanded(LONE, world.now() - began)
         if limit.cancelled_caught:
-            message = f"not acknowledged within {LONE_SECONDS:g} s, though nothing was wrong and nobody else appended"
+            message = (
+                f"not acknowledged within {LONE_SECONDS:g} s, though nothing was wrong and no other client appended"
+            )
             world.violations.append(Violation(LONE, message, (len(world.history.events) - 1,)))
 
 

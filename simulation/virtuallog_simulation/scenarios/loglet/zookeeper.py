@@ -18,7 +18,7 @@ from virtuallog_simulation.checks.history.loglet import LOGLET_CHECKS
 from virtuallog_simulation.faults.nemesis import FaultPlan, Nemesis
 from virtuallog_simulation.scenarios.loglet.race import SEGMENT, LogletRace, RaceClients
 from virtuallog_simulation.scenarios.loglet.served_loglets import ServedLoglets
-from virtuallog_simulation.world.external_services import NOBODY, ExternalServices
+from virtuallog_simulation.world.external_services import NO_NODE, ExternalServices
 from virtuallog_simulation.world.scenario import Scenario
 from virtuallog_simulation.world.world import World
 
@@ -65,7 +65,7 @@ async def _trouble(world: World, service: ExternalServices, source: random.Rando
         await trio.sleep(source.expovariate(3.0))
         act = source.choice(acts)
         world.fault(f"zookeeper {act.__name__.replace('_', ' ')}")
-        await act(NOBODY, source.expovariate(4.0))
+        await act(NO_NODE, source.expovariate(4.0))
         service.zookeeper.faults = steady
 
 

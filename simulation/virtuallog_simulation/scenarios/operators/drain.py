@@ -263,7 +263,7 @@ def _object(world: World, check: str, message: str) -> None:
 
 DRAINED: Final = Scenario(
     name="drained",
-    about="a node is added and another one drained, under load; that one goes with its disks, and nobody misses it",
+    about="a node is added and another one drained, under load; that one goes with its disks, and no data is missing",
     story=_story,
     limit_seconds=300.0,
 )

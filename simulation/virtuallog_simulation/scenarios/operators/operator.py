@@ -243,7 +243,7 @@ class Operator:
             return
         weak = scene.fragile.union(scene.unsettled, scene.busy)
         if scene.unsettled or (node in register.members and not set(register.members) <= set(scene.running) - weak):
-            return  # with two members down at once nothing is decided, and nobody knows what becomes of the disk
+            return  # with two members down at once nothing is decided, and it is unknown what becomes of the disk
         scene.busy.add(node)
         scene.replacing += 1
         machine, store_id = scene.cluster.machines[node], register.nodes[node].store_id

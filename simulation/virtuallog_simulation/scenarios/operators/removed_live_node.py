@@ -2,7 +2,7 @@
 
     estranged   another directory has its place, which it does not reach; it reaches a majority, and one server that lags. Its healer has long
                 suspected the node that it does not reach, and its client asks for the tail: both must not count what it has itself
-    vacant      no directory has its place so far. Others reach it, and it reaches nobody, so it does not know: what it takes now, no
+    vacant      no directory has its place so far. Others reach it, and it reaches no node, so it does not know: what it takes now, no
                 directory will ever have
     expelled    the node is not in the register any more
 

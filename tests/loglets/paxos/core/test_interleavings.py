@@ -115,7 +115,7 @@ def settle(committee: Committee) -> None:
         committee.deliver_all()
         if core.state in (CoordinatorState.LEADING, CoordinatorState.CLOSED):
             return
-    raise AssertionError("nobody can be elected")
+    raise AssertionError("no candidate can be elected")
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 30))

@@ -89,13 +89,13 @@ async def test_a_client_is_the_subject_of_its_certificate(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "nobody", "stranger"), [("need", False, False), ("want", True, False), ("none", True, True)]
+    ("asked", "anonymous", "stranger"), [("need", False, False), ("want", True, False), ("none", True, True)]
 )
-async def test_who_gets_in(world: World, asked: str, nobody: bool, stranger: bool) -> None:
+async def test_who_gets_in(world: World, asked: str, anonymous: bool, stranger: bool) -> None:
     """`need` a certificate, `want` only valid ones, or `none` at all; the certificate of a stranger proves no identity."""
     security = ClientSecurity.open(world.files, asked)
 
-    assert bool(await ask(security, world.client(None))) is nobody
+    assert bool(await ask(security, world.client(None))) is anonymous
     said = await ask(security, world.client(trustme.CA()))
     assert bool(said) is stranger
     assert "CN=" not in said
