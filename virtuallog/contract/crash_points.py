@@ -1,6 +1,6 @@
 """Crash points: named places in product code where the simulator may end a process.
 
-    _SYNCED = CrashPoint("wal: a group is durable, not yet reported")       at module level
+    _SYNCED = CrashPoint("wal: a group is durable, nobody has been told")       at module level
 
     await self._file.write_synced(offset, chunks)
     _SYNCED.reached()                                                            a simulated process

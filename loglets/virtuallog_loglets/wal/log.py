@@ -43,8 +43,8 @@ from virtuallog_loglets.wal.segment_files import SegmentFiles, read_record
 from virtuallog_loglets.wal.settings import WalSettings
 
 _WRITING = CrashPoint("wal: a group is encoded, nothing is written")
-_SYNCED = CrashPoint("wal: a group is durable, not yet reported")
-_BEGUN = CrashPoint("wal: a segment and its snapshot are durable, not yet reported")
+_SYNCED = CrashPoint("wal: a group is durable, nobody has been told")
+_BEGUN = CrashPoint("wal: a segment and its snapshot are durable, nobody has been told")
 _CLOSED = CrashPoint("wal: a segment is closed, the next one has not begun", rare=True)
 
 AppendCallback: TypeAlias = Callable[[Sequence[Address] | VirtualLogError], None]

@@ -26,7 +26,7 @@ from virtuallog_loglets.wal.settings import WalSettings
 _READ_BYTES: Final = 8 << 10
 """Bytes of the first read for a record: most records fit, and little is copied in vain."""
 
-_SPARE = CrashPoint("wal: a spare segment is on the disk, it is not used")
+_SPARE = CrashPoint("wal: a spare segment is on the disk, nobody uses it")
 _DROPPED = CrashPoint("wal: a segment is dropped, its file is still there", rare=True)
 _REMOVED = CrashPoint("wal: the file of a dropped segment is gone, others may follow", rare=True)
 

@@ -30,11 +30,11 @@ STORE: Final = "metastore"
 
 _FOUNDED = CrashPoint("metastore: version 0 is durable, the acceptor does not vote yet")
 _PROMISING = CrashPoint("metastore: an acceptor is about to write a promise")
-_PROMISED = CrashPoint("metastore: a promise is durable, not yet reported")
+_PROMISED = CrashPoint("metastore: a promise is durable, nobody has been told")
 _ACCEPTING = CrashPoint("metastore: an acceptor is about to write a vote")
-_ACCEPTED = CrashPoint("metastore: a vote is durable, not yet reported")
+_ACCEPTED = CrashPoint("metastore: a vote is durable, nobody has been told")
 _LEARNING = CrashPoint("metastore: an acceptor is about to write a decision")
-_LEARNED = CrashPoint("metastore: a decision is durable on an acceptor, not yet reported")
+_LEARNED = CrashPoint("metastore: a decision is durable on an acceptor, nobody has been told")
 
 _Queued: TypeAlias = tuple[Message, Done]
 

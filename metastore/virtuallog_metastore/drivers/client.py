@@ -69,7 +69,7 @@ class Backoff:
         await self._clock.sleep(seconds)
 
 
-_CHOSEN = CrashPoint("metastore: a majority has accepted, not yet known to be decided")
+_CHOSEN = CrashPoint("metastore: a majority has accepted, nobody knows that it is decided")
 _MOVED = CrashPoint("metastore: new members are decided, they do not know it", rare=True)
 _WON = CrashPoint("metastore: a put has won, its caller has not been told")
 

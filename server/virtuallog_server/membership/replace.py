@@ -43,7 +43,7 @@ from virtuallog_server.membership.safety import (
     spell,
 )
 
-_FORGOTTEN = CrashPoint("replacing: a lost directory is forgotten, no node has its place", rare=True)
+_FORGOTTEN = CrashPoint("replacing: a lost directory is forgotten, nobody has its place", rare=True)
 _RESTORED = CrashPoint("replacing: one segment more is on the directory that replaced a lost one", rare=True)
 
 

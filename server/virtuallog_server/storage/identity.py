@@ -49,7 +49,7 @@ _NO_CLUSTER: Final = bytes(16)
 
 _COUNTED = CrashPoint("node: a boot is counted, nothing of it has started")
 _WRITTEN = CrashPoint("node: a new identity file is written, the old one stands")
-_REPLACED = CrashPoint("node: a new identity file stands, not yet acted on")
+_REPLACED = CrashPoint("node: a new identity file stands, nobody has acted on it")
 
 
 class FormatPhase(enum.Enum):

@@ -28,7 +28,7 @@ from virtuallog_simulation.world.options import Options
 from virtuallog_simulation.world.world import World, open_world
 
 NODE, CLIENT = NodeId(1), NodeId(1001)
-SYNCED = "wal: a group is durable, not yet reported"
+SYNCED = "wal: a group is durable, nobody has been told"
 ENCODED = "wal: a group is encoded, nothing is written"
 
 

@@ -76,12 +76,12 @@ _TAKEN = CrashPoint("native: a LogServer has taken in a change, its WAL has not"
 _REPAIRED = CrashPoint("native: a repair is durable on a LogServer, the repairer has not been told", rare=True)
 _DURABLE: Final[dict[type[Change], CrashPoint]] = {
     WaveStored: CrashPoint("native: a wave is durable on a LogServer, its sequencer has not been told"),
-    KnownTailRaised: CrashPoint("native: a gap and the wave behind it are durable, not yet reported", rare=True),
-    LogletSealed: CrashPoint("native: a seal is durable on a LogServer, not yet reported"),
-    LogletTrimmed: CrashPoint("native: a trim is durable on a LogServer, not yet reported"),
+    KnownTailRaised: CrashPoint("native: a gap and the wave behind it are durable, nobody has been told", rare=True),
+    LogletSealed: CrashPoint("native: a seal is durable on a LogServer, nobody has been told"),
+    LogletTrimmed: CrashPoint("native: a trim is durable on a LogServer, nobody has been told"),
     VersionFloor: CrashPoint("native: old loglets are durably gone, their waves are still in the WAL"),
     LiveLogletSet: CrashPoint(
-        "native: loglets that the chain does not name are durably gone, not yet reported", rare=True
+        "native: loglets that the chain does not name are durably gone, nobody has been told", rare=True
     ),
 }
 """Crash points by the first change of an entry on which an answer rests. No answer rests on a snapshot."""

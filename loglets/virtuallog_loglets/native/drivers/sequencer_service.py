@@ -49,7 +49,7 @@ further ids are made up."""
 
 _MADE = CrashPoint("native: a sequencer is made, nothing is ordered")
 _SENT = CrashPoint("native: a wave has left for one LogServer more")
-_COMMITTED = CrashPoint("native: a wave is on a majority, not yet reported")
+_COMMITTED = CrashPoint("native: a wave is on a majority, nobody has been told")
 
 _Early: TypeAlias = list[tuple[NativeAppend, Done]]
 

@@ -48,7 +48,7 @@ CHECK_SECONDS: Final = 10.0
 """Time limit for a whole check, in seconds. A restart of a server or an election of its leader takes less."""
 
 _REPAIRING = CrashPoint("native: a repair has left for one LogServer more", rare=True)
-_ESTABLISHED = CrashPoint("native: the tail of a sealed loglet is established, not yet reported")
+_ESTABLISHED = CrashPoint("native: the tail of a sealed loglet is established, nobody has been told")
 
 
 @attrs.define(eq=False)

@@ -42,9 +42,9 @@ TICK_SECONDS: Final = 0.005
 decisions, as readers wait."""
 
 _WRITING = CrashPoint("paxos: a write has left for one replica more")
-_DECIDED = CrashPoint("paxos: a position is decided, not yet reported")
+_DECIDED = CrashPoint("paxos: a position is decided, nobody has been told")
 _TOLD = CrashPoint("paxos: the local replica knows of a decision, the client does not")
-_SEALED = CrashPoint("paxos: a SEAL is decided, not yet reported")
+_SEALED = CrashPoint("paxos: a SEAL is decided, nobody has been told")
 
 _Take: TypeAlias = Callable[[NodeId, int, Any], list[CoordinatorEffect]]
 

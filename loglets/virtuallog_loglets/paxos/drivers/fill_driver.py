@@ -33,7 +33,7 @@ in a frame. After an attempt without outcome the next one takes half as many."""
 
 _TAUGHT: Final = -1
 _WRITING = CrashPoint("paxos: a fill has a quorum of promises, its values are not written", rare=True)
-_FILLED = CrashPoint("paxos: a fill is decided, not yet reported", rare=True)
+_FILLED = CrashPoint("paxos: a fill is decided, nobody has been told", rare=True)
 
 
 async def fill(

@@ -34,7 +34,7 @@ Release: TypeAlias = Callable[[], None]
 """Called once the changes it rests on are durable."""
 
 _CLOSED = CrashPoint("paxos: a group of changes is closed, the disk has nothing of it")
-_DURABLE = CrashPoint("paxos: a group of changes is durable, not yet reported")
+_DURABLE = CrashPoint("paxos: a group of changes is durable, nobody has been told")
 
 
 @attrs.define(eq=False)

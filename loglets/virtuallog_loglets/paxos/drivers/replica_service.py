@@ -73,14 +73,14 @@ _Read: TypeAlias = tuple[Callable[[], Awaitable[Any]], Done]
 log = structlog.get_logger(__name__)
 
 _MADE = CrashPoint("paxos: a replica is made, nothing of it is on the disk")
-_DROPPED = CrashPoint("paxos: dropped logs are durably gone, not yet reported")
+_DROPPED = CrashPoint("paxos: dropped logs are durably gone, nobody has been told")
 _ADOPTED = CrashPoint("paxos: what a recovering replica has adopted is durable, it has not been told", rare=True)
 _DURABLE: Final[dict[type[Any], CrashPoint]] = {
     Promise: CrashPoint("paxos: a promise is durable at a replica, its proposer has not been told"),
     PaxosWrite: CrashPoint("paxos: a wave is durable at a replica, its proposer has not been told"),
-    Learn: CrashPoint("paxos: decided values are durable at a replica, not yet reported"),
+    Learn: CrashPoint("paxos: decided values are durable at a replica, nobody has been told"),
     PaxosRecover: CrashPoint("paxos: a replica has noted that another one lost its store, and not said so", rare=True),
-    TrimSealed: CrashPoint("paxos: a trim of a closed log is durable at a replica, not yet reported", rare=True),
+    TrimSealed: CrashPoint("paxos: a trim of a closed log is durable at a replica, nobody has been told", rare=True),
 }
 
 

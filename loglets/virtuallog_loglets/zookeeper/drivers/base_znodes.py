@@ -22,7 +22,7 @@ DROPPED: Final = "the chain no longer holds this segment"
 _ROUNDS: Final = 8
 """Most rounds of creating or sealing. Another one comes only if another client has just created a part."""
 
-_SEALED = CrashPoint("zookeeper: the seal is set, not yet reported")
+_SEALED = CrashPoint("zookeeper: the seal is set, nobody has been told")
 
 
 @attrs.define(eq=False)

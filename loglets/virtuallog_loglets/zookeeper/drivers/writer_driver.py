@@ -61,7 +61,7 @@ loglet lives. Beyond that the loglet needs a successor."""
 IDLE_WRITERS_MAX: Final = 256
 """Most idle sessions of this client whose state is kept in memory. It can be read again."""
 
-_PLACED = CrashPoint("zookeeper: a slot is created, not yet reported")
+_PLACED = CrashPoint("zookeeper: a slot is created, nobody has been told")
 
 
 @attrs.define(eq=False)

@@ -26,7 +26,7 @@ from virtuallog_simulation.world.machine import Machine
 from virtuallog_simulation.world.stop_reasons import ROT
 from virtuallog_simulation.world.world import World
 
-CHOSEN: Final = CRASH_POINTS["metastore: a majority has accepted, not yet known to be decided"]
+CHOSEN: Final = CRASH_POINTS["metastore: a majority has accepted, nobody knows that it is decided"]
 _SHARE: Final = 0.25
 """Share of the choices after which the disks are compared."""
 _TIMES: Final = 4

@@ -222,7 +222,7 @@ async def test_whoever_seals_may_die_before_it_tells_anybody(autojump_clock: Moc
         with hooked(lambda point: reached.append(point.name)):
             await ask(cluster, 1, PaxosSeal(segment=SEGMENT))
 
-        assert reached.count("paxos: a SEAL is decided, not yet reported") == 1
+        assert reached.count("paxos: a SEAL is decided, nobody has been told") == 1
 
 
 async def test_a_truncation_carries_the_sessions_that_it_drops(autojump_clock: MockClock) -> None:
