@@ -12,7 +12,7 @@ from virtuallog_simulation.faults.fault_class import FaultClass
 ELSEWHERE: Final = (
     FaultClass(
         name=CRASH_POINT,
-        about="a node or a client dies exactly between two lines that were named beforehand",
+        about="a node or a client dies between two lines of code, at a place that has a name",
         everywhere=True,
     ),
 )

@@ -27,7 +27,7 @@ read_runs = _runs
 
 TOO_EARLY: Final = ["loglet tails move forward", "loglet appends follow the tail", "acknowledged below the stop"]
 """Consequences of an acknowledgement, or of a tail, that does not know of a hole below."""
-_INVENTED: Final = SessionId(b"filled by no session")
+_INVENTED: Final = SessionId(b"filled by no one")
 
 
 @mutant(
