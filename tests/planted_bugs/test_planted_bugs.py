@@ -57,7 +57,7 @@ LONG: Final = frozenset(
         "only the last change of a transaction is told",
         "others count from the first grant",
         "others end a lease early",
-        "pings are told to no server",
+        "pings are told to nobody",
         "reads beside the holder do not wait for it",
         "reads do not count what they look at",
         "rebuild put before the copy is complete",
