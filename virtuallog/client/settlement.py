@@ -1,4 +1,8 @@
-"""Settles the batches in flight of a session whose loglet is sealed: which of them it holds, and where."""
+"""Settles the batches in flight of a session whose loglet is sealed: which of them it holds, and where.
+
+The rules are in `virtuallog/exactly_once/append_session.py`. A batch that is sent again to a living loglet is settled by that
+loglet (`virtuallog/exactly_once/session_table.py`).
+"""
 
 from __future__ import annotations
 

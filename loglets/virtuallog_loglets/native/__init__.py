@@ -17,7 +17,7 @@ The life of an append:
 Other answers by file:
 
     core/tail_check.py       The tail of a loglet, open or sealed. Tail first, seal bit second: rule R2.
-    core/repair.py           A sealed suffix is completed on a majority.
+    core/suffix_repair.py     A sealed suffix is completed on a majority.
     core/durable_state.py    State that a log server recovers from its WAL.
     drivers/rereplication.py A lost copy of a closed loglet is rebuilt on another server.
     messages.py              All messages. core/wave.py: the unit of commit, repair and storage.

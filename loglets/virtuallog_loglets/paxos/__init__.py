@@ -9,7 +9,7 @@ The life of an append:
 2. `drivers/leader_client.py`, `LeaderClient.ask`: finds the leader (`core/leader_search.py`) and retries.
 3. `drivers/coordinator_service.py`, `drivers/coordinator_requests.py`: the node of a replica serves the request,
    starts an election (`drivers/election_driver.py`) or names the leader.
-4. `core/leader.py`, `LeaderTerm.offer`: checks session and condition; `core/proposal_queue.py` gives it an offset.
+4. `core/leader_term.py`, `LeaderTerm.offer`: checks session and condition; `core/proposal_queue.py` gives it an offset.
 5. `core/replication.py`, `Replicator.start`: writes the next position, a `PaxosWrite` to all replicas
    (sent by `drivers/coordinator_driver.py`).
 6. `drivers/replica_service.py`, `core/replica.py`, `Replica._write`: a replica accepts;

@@ -1,4 +1,7 @@
-"""Client of a StripedLoglet: implements `virtuallog.contract.loglet.Loglet` by calls to its stripes."""
+"""Client of a StripedLoglet: implements `virtuallog.contract.loglet.Loglet` by calls to its stripes.
+
+Tail first, seal bit second: once one stripe is sealed, all are, and their tails are read again.
+"""
 
 from __future__ import annotations
 

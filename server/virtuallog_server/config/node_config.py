@@ -21,7 +21,7 @@ from virtuallog.rpc.security.tls_files import TlsFiles
 from virtuallog.runtime.toml import FieldError, check_address, check_unique, read_toml, toml_key
 from virtuallog_loglets.archive.drivers.fsspec_files import absolute_url
 from virtuallog_server.config.zookeeper_settings import ZooKeeperSettings
-from virtuallog_server.healing.core.policy import HealingSettings
+from virtuallog_server.healing.core.healing_policy import HealingSettings
 
 ROLES: Final = ("sequencer", "log-server", "replica")
 CONNECTIONS_MIN: Final = 16

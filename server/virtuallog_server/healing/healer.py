@@ -1,4 +1,4 @@
-"""Failure-driven reconfiguration on one node: probe the others, ask the policy, carry out its decision.
+"""Failure-driven reconfiguration on one node: probe the others, ask the policy (core/healing_policy.py), carry out its decision.
 
     probes --> detector --> policy --> decision --stands long enough for our rank--> extend | rebuild
 
@@ -43,7 +43,7 @@ from virtuallog_server.healing.core.failure_detector import (
     Condition,
     FailureDetector,
 )
-from virtuallog_server.healing.core.policy import Decision, Extend, Nothing, PlacedSegment, Policy, Rebuild
+from virtuallog_server.healing.core.healing_policy import Decision, Extend, Nothing, PlacedSegment, Policy, Rebuild
 from virtuallog_server.healing.metrics import DONE, FAILED, HealingMetrics
 from virtuallog_server.healing.rebuild import rebuild
 

@@ -7,7 +7,7 @@ from importlib.metadata import entry_points
 from typing import Any, Final
 
 from virtuallog.contract.errors import InvalidSettingError
-from virtuallog_server.healing.core.policy import HealingSettings, Policy, ReplaceFailed
+from virtuallog_server.healing.core.healing_policy import HealingSettings, Policy, ReplaceFailed
 
 POLICIES: Final = "virtuallog.policies"
 """Group of entry points."""

@@ -16,7 +16,7 @@ from virtuallog.contract.provider import ReportsPartialCopies, replicated
 from virtuallog.contract.register import Register
 from virtuallog.contract.types import NodeId
 from virtuallog_database.control.messages import DatabaseStatus, GetDatabaseStatus
-from virtuallog_server.healing.core.policy import PlacedSegment
+from virtuallog_server.healing.core.healing_policy import PlacedSegment
 from virtuallog_server.healing.healer import placed_segments
 from virtuallog_server.membership.safety import ClusterState, depends_on
 

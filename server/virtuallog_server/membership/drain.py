@@ -26,7 +26,7 @@ from virtuallog.contract.types import NodeId
 from virtuallog.reconfiguration.core.metastore_members import ReplaceMember, drained_members
 from virtuallog.reconfiguration.core.node_table import Amendment, WithdrawRoles
 from virtuallog.reconfiguration.node_table_update import update_node_table
-from virtuallog_server.healing.core.policy import PlacedSegment
+from virtuallog_server.healing.core.healing_policy import PlacedSegment
 from virtuallog_server.healing.rebuild import rebuild_unless_moved
 from virtuallog_server.membership.cluster_state import (
     Survey,

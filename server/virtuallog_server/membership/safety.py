@@ -21,7 +21,7 @@ from virtuallog.contract.types import NodeId
 from virtuallog.reconfiguration.core.metastore_members import drained_members, eligible_members
 from virtuallog.reconfiguration.core.node_table import WithdrawRoles, lost_copies
 from virtuallog_database.identity import node_of, replica_name
-from virtuallog_server.healing.core.policy import PlacedSegment
+from virtuallog_server.healing.core.healing_policy import PlacedSegment
 
 
 @attrs.frozen(kw_only=True)

@@ -14,7 +14,7 @@ from virtuallog.contract.provider import LogletProvider, Pace
 from virtuallog.contract.types import LogletOffset, NodeId
 from virtuallog_loglets.native.provider import NativeProvider
 from virtuallog_server.healing.core.failure_detector import Condition, FailureDetector
-from virtuallog_server.healing.core.policy import Decision, PlacedSegment, ReplaceFailed
+from virtuallog_server.healing.core.healing_policy import Decision, PlacedSegment, ReplaceFailed
 from virtuallog_server.node.register_follower import live_loglets
 
 failed_once = FailureDetector.failed

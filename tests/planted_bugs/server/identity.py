@@ -16,7 +16,7 @@ from virtuallog.rpc.link import NodeLink
 from virtuallog.rpc.protocol.node import Identity as RpcIdentity
 from virtuallog.rpc.protocol.node import OpenNode
 from virtuallog.rpc.session import RpcSession
-from virtuallog_server.healing.core.policy import PlacedSegment
+from virtuallog_server.healing.core.healing_policy import PlacedSegment
 from virtuallog_server.membership.safety import ClusterState, depends_on
 from virtuallog_server.node.formatter import WaitForPeers, advance
 from virtuallog_server.node.node import Node

@@ -18,7 +18,7 @@ from virtuallog.reconfiguration.core.chain_change import ChangeMembers, Effect, 
 from virtuallog.reconfiguration.core.metastore_members import ReplaceMember
 from virtuallog.reconfiguration.core.node_table import Expect, Remove, WithdrawRoles
 from virtuallog_loglets.native.drivers.rereplication import NativeRereplication
-from virtuallog_server.healing.core.policy import PlacedSegment
+from virtuallog_server.healing.core.healing_policy import PlacedSegment
 from virtuallog_server.membership import replace as replacing
 from virtuallog_server.membership import safety as pictures
 from virtuallog_server.membership.cluster_state import read_state_with_copies

@@ -13,8 +13,8 @@ from virtuallog.contract.ports import Done
 from virtuallog.contract.types import NodeId
 from virtuallog.exactly_once.session_table import OrderedBatch, SessionTable, _Session
 from virtuallog_loglets.paxos.core.effects import CoordinatorEffect
-from virtuallog_loglets.paxos.core.leader import LeaderTerm
 from virtuallog_loglets.paxos.core.leader_search import LeaderTarget
+from virtuallog_loglets.paxos.core.leader_term import LeaderTerm
 from virtuallog_loglets.paxos.core.read_index import LeadershipCheck, OfferedBatch, PendingRead, PendingReads
 from virtuallog_loglets.paxos.core.rounds import Rejected
 from virtuallog_loglets.paxos.drivers import coordinator_requests

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.server.healing.test_policy import failed, nodes, placed
+from tests.server.healing.test_healing_policy import failed, nodes, placed
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import CorruptionError, UnavailableError, VirtualLogError
 from virtuallog.contract.types import NodeId
 from virtuallog_server.healing.core.backoff import RepairHistory
-from virtuallog_server.healing.core.policy import Extend, HealingSettings, PlacedSegment, Rebuild, ReplaceFailed
+from virtuallog_server.healing.core.healing_policy import Extend, HealingSettings, PlacedSegment, Rebuild, ReplaceFailed
 
 CHAIN = (placed(1, 1, 2, 4, stop=20), placed(2, 1, 2, 4, stop=30), placed(3, 2, 3, 5, sequencer=2))
 DOWN = UnavailableError("node 5 does not answer")

@@ -20,7 +20,7 @@ from virtuallog.testing.memory_metastore import MemoryMetaStore
 from virtuallog_database.identity import replica_name
 from virtuallog_loglets.native.config import NativeConfig
 from virtuallog_loglets.native.provider import NativeProvider
-from virtuallog_server.healing.core.policy import PlacedSegment
+from virtuallog_server.healing.core.healing_policy import PlacedSegment
 from virtuallog_server.healing.core.under_replication import under_replication_problems
 from virtuallog_server.healing.rebuild import RateLimit
 from virtuallog_server.membership.safety import (

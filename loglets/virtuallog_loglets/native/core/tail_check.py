@@ -29,9 +29,9 @@ import attrs
 from virtuallog.contract.errors import ReconfigurationNeededError, VirtualLogError
 from virtuallog.contract.types import NodeId, Open, Sealed, Tail
 from virtuallog_loglets.native.config import NativeConfig
-from virtuallog_loglets.native.core import repair
+from virtuallog_loglets.native.core import suffix_repair
 from virtuallog_loglets.native.core.quorum import committed_tail, tail_to_cover
-from virtuallog_loglets.native.core.repair import Complete, Fetch
+from virtuallog_loglets.native.core.suffix_repair import Complete, Fetch
 from virtuallog_loglets.native.core.wave import Wave
 from virtuallog_loglets.native.messages import NativeState, NativeStored
 
@@ -99,7 +99,7 @@ class NativeTailCheck:
     """Latest answer of each server in this round."""
     _target: int = attrs.field(default=0, init=False)
     """X; 0 until it is established."""
-    _repair: repair.SuffixRepair | None = attrs.field(default=None, init=False)
+    _repair: suffix_repair.SuffixRepair | None = attrs.field(default=None, init=False)
 
     # -- events ---------------------------------------------------------------------------------------------------
 
@@ -196,16 +196,16 @@ class NativeTailCheck:
             return self._finish(Sealed(self._target))
         self.phase = _Phase.REPAIRING
         start = max(self.known_tail, *(state.trim for state in self._answers.values()))
-        self._repair = repair.SuffixRepair(dict(self._answers), start, self._target, self.config.majority)
+        self._repair = suffix_repair.SuffixRepair(dict(self._answers), start, self._target, self.config.majority)
         return self._follow(self._repair.begin())
 
-    def _follow(self, steps: Sequence[repair.Effect]) -> list[Effect]:
+    def _follow(self, steps: Sequence[suffix_repair.Effect]) -> list[Effect]:
         effects: list[Effect] = []
         for step in steps:
             match step:
-                case repair.Repaired():
+                case suffix_repair.Repaired():
                     effects += self._finish(Sealed(self._target))
-                case repair.StatesChanged():
+                case suffix_repair.StatesChanged():
                     effects += self._ask(_Phase.SEALING, NativeQuestion.SEAL, pause=True)
                 case Fetch() | Complete():
                     effects.append(step)

@@ -34,7 +34,7 @@ from virtuallog.contract.ports import Environment
 from virtuallog.contract.provider import Pace
 from virtuallog.contract.types import POSITION_MAX, NodeId
 from virtuallog_loglets.native.config import TransferLimits
-from virtuallog_loglets.native.core.repair import repairable
+from virtuallog_loglets.native.core.suffix_repair import repairable
 from virtuallog_loglets.native.core.wave import Wave
 from virtuallog_loglets.native.drivers.tail_check_driver import whole_waves_untrusted
 from virtuallog_loglets.native.messages import (

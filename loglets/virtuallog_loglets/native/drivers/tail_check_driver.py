@@ -14,7 +14,7 @@ from virtuallog.contract.ports import Environment, Request
 from virtuallog.contract.types import Sealed, Tail
 from virtuallog_loglets.native.config import TransferLimits
 from virtuallog_loglets.native.core import wave as waves
-from virtuallog_loglets.native.core.repair import Complete, Fetch
+from virtuallog_loglets.native.core.suffix_repair import Complete, Fetch
 from virtuallog_loglets.native.core.tail_check import (
     Effect,
     GiveUp,

@@ -1,4 +1,4 @@
-"""The coordinator of one log: election, and the states around it. Its work while it leads is in `leader.py`.
+"""The coordinator of one log: election, and the states around it. Its work while it leads is in `leader_term.py`.
 
               elect              a quorum has promised            caught_up
     INITIAL ---------> ELECTING ----------------------> CATCHING_UP --------> LEADING ---> CLOSED, once a SEAL is decided
@@ -28,7 +28,7 @@ from virtuallog.exactly_once.rejected_conditions import RejectedConditions
 from virtuallog.exactly_once.session_table import SessionTable
 from virtuallog_loglets.paxos.config import Ensemble
 from virtuallog_loglets.paxos.core.effects import CatchUp, CoordinatorEffect, PaxosResolve, PaxosSend
-from virtuallog_loglets.paxos.core.leader import BatchDeduplicator, LeaderTerm
+from virtuallog_loglets.paxos.core.leader_term import BatchDeduplicator, LeaderTerm
 from virtuallog_loglets.paxos.core.proposal_queue import ClientTicket
 from virtuallog_loglets.paxos.core.replication import Replicator
 from virtuallog_loglets.paxos.core.rounds import Accepted, CrashVector, Ignored, Rejected, Round

@@ -17,7 +17,7 @@ import attrs
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import CorruptionError, VirtualLogError
 from virtuallog.contract.types import NodeId
-from virtuallog_server.healing.core.policy import Extend, PlacedSegment, Rebuild
+from virtuallog_server.healing.core.healing_policy import Extend, PlacedSegment, Rebuild
 
 
 @attrs.define(eq=False)

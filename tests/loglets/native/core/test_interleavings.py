@@ -21,7 +21,7 @@ import pytest
 
 from tests.loglets.native.core.log_server_bench import SEGMENT, Server, config_of, wave_of
 from virtuallog.contract.types import NodeId, Open, Sealed, Tail
-from virtuallog_loglets.native.core.repair import Complete, Fetch
+from virtuallog_loglets.native.core.suffix_repair import Complete, Fetch
 from virtuallog_loglets.native.core.tail_check import (
     Effect,
     GiveUp,

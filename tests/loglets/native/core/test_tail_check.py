@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.loglets.native.core.log_server_bench import config_of, state_of, stored_of, wave_of
 from virtuallog.contract.errors import ReconfigurationNeededError
 from virtuallog.contract.types import NodeId, Open, Sealed
-from virtuallog_loglets.native.core.repair import Complete, Fetch
+from virtuallog_loglets.native.core.suffix_repair import Complete, Fetch
 from virtuallog_loglets.native.core.tail_check import GiveUp, NativeAsk, NativeFinish, NativeQuestion, NativeTailCheck
 
 S1, S2, S3, S4, S5 = (NodeId(n) for n in range(1, 6))

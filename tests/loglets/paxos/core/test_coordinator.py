@@ -33,7 +33,7 @@ from virtuallog_loglets.paxos.core.effects import (
     CatchUp,
     PaxosSend,
 )
-from virtuallog_loglets.paxos.core.leader import TICKETS_MAX
+from virtuallog_loglets.paxos.core.leader_term import TICKETS_MAX
 from virtuallog_loglets.paxos.core.replication import PATIENCE_MS
 from virtuallog_loglets.paxos.core.session_digest import SessionDigest
 from virtuallog_loglets.paxos.messages import (

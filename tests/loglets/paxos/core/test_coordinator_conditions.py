@@ -21,7 +21,7 @@ from virtuallog.exactly_once.slot_offsets import SLOT
 from virtuallog_loglets.paxos.core import read_index, values
 from virtuallog_loglets.paxos.core.coordinator import CoordinatorState
 from virtuallog_loglets.paxos.core.effects import Announce, LearnLocally, PaxosResolve, PaxosSend
-from virtuallog_loglets.paxos.core.leader import AHEAD_MAX
+from virtuallog_loglets.paxos.core.leader_term import AHEAD_MAX
 from virtuallog_loglets.paxos.core.replication import RETRY_MS
 from virtuallog_loglets.paxos.core.values import ValueKind
 from virtuallog_loglets.paxos.messages import NOWHERE, GetStanding, Status, Verdict

@@ -16,7 +16,7 @@ from virtuallog.contract.ports import Request
 from virtuallog.contract.types import NodeId
 from virtuallog.exactly_once.slot_offsets import SLOT
 from virtuallog_loglets.paxos.core.coordinator import CoordinatorState
-from virtuallog_loglets.paxos.core.leader import LeaderTerm
+from virtuallog_loglets.paxos.core.leader_term import LeaderTerm
 from virtuallog_loglets.paxos.drivers import coordinator_requests, coordinator_service
 from virtuallog_loglets.paxos.drivers.coordinator_driver import CoordinatorDriver
 from virtuallog_loglets.paxos.messages import (

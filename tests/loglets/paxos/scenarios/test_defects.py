@@ -22,7 +22,7 @@ from virtuallog_loglets.paxos.core import values
 from virtuallog_loglets.paxos.core.coordinator import Coordinator
 from virtuallog_loglets.paxos.core.effects import CoordinatorEffect, PaxosAnswer, ReplicaEffect, ReplicaTicket
 from virtuallog_loglets.paxos.core.fill_attempt import FillAttempt, FillFinish
-from virtuallog_loglets.paxos.core.leader import LeaderTerm
+from virtuallog_loglets.paxos.core.leader_term import LeaderTerm
 from virtuallog_loglets.paxos.core.recovery import FollowQuorum, Recovery
 from virtuallog_loglets.paxos.core.replica import Replica
 from virtuallog_loglets.paxos.core.rounds import CrashVector, Ignored, Rejected

@@ -14,7 +14,7 @@ from virtuallog.contract.errors import InvalidSettingError
 from virtuallog.contract.placement import Placement, SequencerId
 from virtuallog.contract.types import LogPosition, NodeId
 from virtuallog_server.healing.core.failure_detector import Condition
-from virtuallog_server.healing.core.policy import (
+from virtuallog_server.healing.core.healing_policy import (
     Decision,
     Extend,
     HealingSettings,
@@ -270,7 +270,9 @@ def test_a_policy_is_found_by_its_name() -> None:
     """Our own, a stranger's, or none."""
     assert load_policy("replace-failed", SETTINGS) == ReplaceFailed(SETTINGS)
     assert load_policy("off", SETTINGS) is None
-    assert isinstance(load_policy("virtuallog_server.healing.core.policy:ReplaceFailed", SETTINGS), ReplaceFailed)
+    assert isinstance(
+        load_policy("virtuallog_server.healing.core.healing_policy:ReplaceFailed", SETTINGS), ReplaceFailed
+    )
 
 
 @pytest.mark.parametrize(
@@ -278,9 +280,9 @@ def test_a_policy_is_found_by_its_name() -> None:
     [
         "",
         "no-such",
-        "virtuallog_server.healing.core.policy",
+        "virtuallog_server.healing.core.healing_policy",
         "no.such:Class",
-        "virtuallog_server.healing.core.policy:No",
+        "virtuallog_server.healing.core.healing_policy:No",
     ],
 )
 def test_a_policy_that_is_not_there_is_refused(name: str) -> None:
