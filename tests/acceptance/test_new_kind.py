@@ -1,15 +1,15 @@
-"""A kind of loglet that is one module and one entry point, used everywhere that kinds are used.
+"""A kind of loglet that is one package and one entry point, used everywhere that kinds are used.
 
-The distribution is that of `examples/`, as `pip install -e examples` would leave it: a path, and metadata with the entry point.
+The distribution is that of `examples/`, built and installed by pip.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -28,24 +28,24 @@ EXAMPLES = ROOT / "examples"
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example, built and installed by pip as a user would."""
+    folder = tmp_path_factory.mktemp("example")
+    source, installed = shutil.copytree(EXAMPLES, folder / "source"), folder / "site"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*pip, "--target", installed, source], check=True)
+    return installed
+
+
 @pytest.fixture(autouse=True)
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The example beside the product, for this process and its children."""
-    project = tomllib.loads((EXAMPLES / "pyproject.toml").read_text())["project"]
-    metadata = tmp_path / "site" / "virtuallog_single_copy-0.1.0.dist-info"
-    metadata.mkdir(parents=True)
-    (metadata / "METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
-    )
-    groups = {
-        group: [f"{name} = {path}" for name, path in paths.items()] for group, paths in project["entry-points"].items()
-    }
-    lines = [line for group, entries in groups.items() for line in (f"[{group}]", *entries)]
-    (metadata / "entry_points.txt").write_text("\n".join(lines))
-    for path in (metadata.parent, EXAMPLES):
-        monkeypatch.syspath_prepend(path)
+def installed(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example beside the product. This process takes its code from the checkout, as other tests do: Cap'n Proto refuses to load
+    one schema from two places. Its children take what pip has installed."""
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.syspath_prepend(EXAMPLES)
     beside = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(metadata.parent), str(EXAMPLES), *beside]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), *beside]))
     monkeypatch.setattr(kinds, "tone_of", kinds.tone_of.__wrapped__)
 
 

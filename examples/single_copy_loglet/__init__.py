@@ -107,7 +107,7 @@ class Read(Request[Items]):
 
 _METHODS = {"append": Append, "look": Look, "seal": Seal, "trim": Trim, "read": Read}
 WIRE = Interface(
-    schema=load_file(Path(__file__).with_suffix(".capnp")).SingleCopy,
+    schema=load_file(Path(__file__).with_name("single_copy_loglet.capnp")).SingleCopy,
     methods=tuple(
         Method(name=name, request=request, reply=Items if request is Read else State)
         for name, request in _METHODS.items()
