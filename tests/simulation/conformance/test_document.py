@@ -43,7 +43,7 @@ def row(line: str) -> tuple[str, ...]:
 
 def test_the_code_is_that_of_the_examples() -> None:
     """Every block that is not a program of its own stands in one of the files, as it is."""
-    files = "\n".join(path.read_text() for path in sorted(EXAMPLES.glob("*.py")))
+    files = "\n".join(path.read_text() for path in sorted(EXAMPLES.rglob("*.py")))
     excerpts = [text for text in PYTHON if text not in PROGRAM]
 
     assert len(excerpts) >= 4
