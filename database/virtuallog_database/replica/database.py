@@ -68,7 +68,7 @@ class Database:
     expiry: SessionExpiry = attrs.field(init=False)
     """Expiry of sessions. Set by `attach`."""
     proposals: CommandProposals = attrs.field(init=False)
-    """The way of commands into the log. Set by `attach`."""
+    """Commands of this replica on their way into the log. Set by `attach`."""
     _engine: Engine = attrs.field(init=False)
 
     # -- for those who use it -------------------------------------------------------------------------------------------
