@@ -105,6 +105,10 @@ class Clock(Protocol):
         ...
 
 
+Cut: TypeAlias = Callable[[], tuple[int, Sequence[bytes]]]
+"""Returns the offset and the chunks of a write, at the last moment. Must not block and must not raise."""
+
+
 class File(Protocol):
     """A file of a `Storage`. A failed write or sync leaves it in an unknown state: stop using it."""
 
@@ -124,6 +128,17 @@ class File(Protocol):
         Raises:
             DiskFullError: no room; nothing was written.
             StorageError: the write or the sync failed; the file must not be used any more.
+        """
+        ...
+
+    def write_soon(self, cut: Cut, done: Callable[[VirtualLogError | None], None]) -> None:
+        """Do the same without waiting; costs no task.
+
+        Args:
+            cut: called once, on the event loop, after this call returns and no later than in the
+                next scheduler turn; returns offset and chunks. What is queued until then shares the sync.
+            done: called once, on the event loop: with None once all of it is durable, or with the
+                error that `write_synced` would raise. Must not block and must not raise.
         """
         ...
 

@@ -1,9 +1,9 @@
 """Driver of one connection machine over one stream; the same for clients and servers.
 
-Two tasks. One receives and hands events out, synchronously and in order; one sends. Everything put
-into the outbox within one scheduler turn leaves together. Over plain TCP it leaves at the end of
-that turn, as far as the socket takes it at once; the sending task has only the rest to do. Nothing
-is read while `may_read` returns False: then TCP pushes back.
+Two tasks. One receives and hands events out, synchronously and in order; one sends. Over plain TCP
+the outbox leaves without the sending task, which has only that to do which the socket does not take
+at once: all answers to one read leave together, and everything else at the end of the scheduler
+turn. Nothing is read while `may_read` returns False: then TCP pushes back.
 
 The bytes of one read are handled in one go, and all other tasks wait for it. So a connection that
 sends many small messages gets smaller reads, until one brings about `FRAMES_AT_ONCE`. After each it
@@ -22,10 +22,10 @@ from trio.abc import Stream
 
 from virtuallog.contract.errors import UnavailableError, UntrustedError, VirtualLogError
 from virtuallog.contract.ports import Clock
-from virtuallog.rpc.end_of_tick import EndOfTick, end_of_tick
 from virtuallog.rpc.metrics import Traffic
 from virtuallog.rpc.protocol.frames import Outbox
 from virtuallog.rpc.tcp_stream import TcpStream, as_tcp_stream
+from virtuallog.runtime.end_of_turn import EndOfTurn, end_of_turn
 
 RECEIVE_BYTES: Final = 64 << 10
 """Bytes read at a time: some waves of batches. Bounds the number of small calls in one read; up to
@@ -86,9 +86,9 @@ class Channel(Generic[MachineT]):
     _sending_bytes: int = attrs.field(default=0, init=False)
     _unsent: bytes = attrs.field(default=b"", init=False)
     """Bytes taken out of the outbox, and not yet taken by the socket; counted in `_sending_bytes`."""
-    _at_once: tuple[TcpStream, EndOfTick] | None = attrs.field(default=None, init=False)
-    """Socket and end-of-tick hook for sending without the sending task; None if there is no plain
-    TCP socket."""
+    _end: EndOfTurn = attrs.field(factory=end_of_turn, init=False)
+    _at_once: TcpStream | None = attrs.field(default=None, init=False)
+    """Socket for sending without the sending task; None if there is no plain TCP socket."""
     _leaves_at_once: bool = attrs.field(default=False, init=False)
     _wake_sender: trio.Event = attrs.field(factory=trio.Event, init=False)
     _wake_receiver: trio.Event = attrs.field(factory=trio.Event, init=False)
@@ -136,7 +136,7 @@ class Channel(Generic[MachineT]):
         """
         stream = as_tcp_stream(stream)
         if isinstance(stream, TcpStream):
-            self._at_once = stream, end_of_tick()
+            self._at_once = stream
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:
@@ -168,6 +168,7 @@ class Channel(Generic[MachineT]):
             for event in connection.receive_untrusted(bytes(chunk)):
                 on_event(event)
             self._send_soon()
+            self._end.flush()
             frames = connection.received_frames - before
             self._note_received(frames)
             if self.turns is not None and self._brings_much(len(chunk), frames):
@@ -208,8 +209,7 @@ class Channel(Generic[MachineT]):
             self._wake_sender.set()
         elif not self._leaves_at_once:
             self._leaves_at_once = True
-            _, end = self._at_once
-            end.put(self._send_at_once)
+            self._end.put(self._send_at_once)
 
     def _send_at_once(self) -> None:
         """Send without waiting. Called between two turns: work that wakes a task is left for the
@@ -217,8 +217,7 @@ class Channel(Generic[MachineT]):
         self._leaves_at_once = False
         if self._at_once is None or self._sending_bytes:
             return
-        stream, end = self._at_once
-        outbox = self.connection.outbox
+        stream, outbox = self._at_once, self.connection.outbox
         while outbox.waiting_bytes:
             data = b"".join(outbox.take(SEND_BYTES))
             try:
@@ -228,10 +227,10 @@ class Channel(Generic[MachineT]):
             self.traffic.sent_bytes += sent
             if sent < len(data):
                 self._unsent, self._sending_bytes = data[sent:], len(data) - sent
-                end.later(self._wake_sender.set)
+                self._end.later(self._wake_sender.set)
                 return
         if self._waits_for_room:
-            end.later(self._wake_receiver.set)
+            self._end.later(self._wake_receiver.set)
 
     async def _send(self, stream: Stream) -> None:
         while True:

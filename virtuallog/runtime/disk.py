@@ -17,8 +17,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, TypeVar
 
-from virtuallog.contract.errors import DiskFullError, InvalidSettingError, StorageError
-from virtuallog.contract.ports import File, Storage
+import outcome
+
+from virtuallog.contract.errors import DiskFullError, InvalidSettingError, StorageError, VirtualLogError
+from virtuallog.contract.ports import Cut, File, Storage
+from virtuallog.runtime.end_of_turn import end_of_turn
 from virtuallog.runtime.worker import Worker
 
 ResultT = TypeVar("ResultT")
@@ -162,16 +165,39 @@ class DiskFile(File):
         return self._size
 
     async def write_synced(self, offset: int, chunks: Sequence[bytes]) -> None:
-        descriptor = self._require_open()
+        # Never cancelled half-way (see `Worker.do`): at no moment could a later write overtake this
+        # one.
+        self._written_to(await self._storage.writer.do(self._write_job(offset, chunks)))
+
+    def write_soon(self, cut: Cut, done: Callable[[VirtualLogError | None], None]) -> None:
+        end = end_of_turn()
+
+        def hand_over() -> None:
+            self._storage.writer.post(self._write_job(*cut()), finish)
+
+        def finish(result: outcome.Outcome[int]) -> None:
+            failure: VirtualLogError | None = None
+            try:
+                self._written_to(result.unwrap())
+            except VirtualLogError as error:
+                failure = error
+            done(failure)
+            end.flush()
+
+        end.put(hand_over)
+
+    def _write_job(self, offset: int, chunks: Sequence[bytes]) -> Callable[[], int]:
+        """Job of the writer that returns where the written bytes end, and raises errors of ours."""
 
         def write() -> int:
+            descriptor = self._require_open()
             written = _write_all(descriptor, offset, chunks)
             _sync(descriptor)
             return offset + written
 
-        # Never cancelled half-way (see `Worker.do`): at no moment could a later write overtake this
-        # one.
-        end = await self._storage.writer.do(lambda: _translated(write))
+        return lambda: _translated(write)
+
+    def _written_to(self, end: int) -> None:
         self._size = max(self._size, end)
 
     async def read(self, offset: int, length: int) -> bytes:

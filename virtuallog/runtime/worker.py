@@ -2,7 +2,7 @@
 
 `trio.to_thread` costs some 150 us more for each call: it looks for an idle thread, a limiter, a
 context. Here a job goes over in a `SimpleQueue`. Its result comes back with one call into the event
-loop that wakes the waiting task.
+loop, which wakes the waiting task, or is all there is to do.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -23,7 +24,7 @@ class Worker:
     """One thread. Jobs run one after the other, in the order of the calls."""
 
     def __init__(self, name: str) -> None:
-        self._jobs: SimpleQueue[tuple[Callable[[], Any], trio.lowlevel.TrioToken, trio.lowlevel.Task] | None]
+        self._jobs: SimpleQueue[tuple[Callable[[], Any], trio.lowlevel.TrioToken, Callable[[Any], None]] | None]
         self._jobs = SimpleQueue()
         # A daemon: a hanging disk must not keep a process from ending.
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
@@ -36,9 +37,13 @@ class Worker:
         that writes through one worker knows at every point what has been done, and in which order.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
-        self._jobs.put((job, trio.lowlevel.current_trio_token(), trio.lowlevel.current_task()))
+        self.post(job, partial(trio.lowlevel.reschedule, trio.lowlevel.current_task()))
         result: ResultT = await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)
         return result
+
+    def post(self, job: Callable[[], ResultT], done: Callable[[outcome.Outcome[ResultT]], None]) -> None:
+        """Run `job` in the thread, then `done` on the event loop with its outcome. `done` must not raise."""
+        self._jobs.put((job, trio.lowlevel.current_trio_token(), done))
 
     def stop(self) -> None:
         """End the thread after its jobs, and wait for that."""
@@ -50,7 +55,7 @@ class Worker:
             self._perform(*item)
             del item  # and what `_perform` held: an idle thread must not keep its last result alive
 
-    def _perform(self, job: Callable[[], Any], token: trio.lowlevel.TrioToken, task: trio.lowlevel.Task) -> None:
+    def _perform(self, job: Callable[[], Any], token: trio.lowlevel.TrioToken, done: Callable[[Any], None]) -> None:
         result = outcome.capture(job)
         with suppress(trio.RunFinishedError):  # the event loop has ended: no task waits
-            token.run_sync_soon(trio.lowlevel.reschedule, task, result)
+            token.run_sync_soon(done, result)

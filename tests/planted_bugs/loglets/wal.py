@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from tests.planted_bugs.mutant import Mutant, mutant
-from virtuallog.contract.errors import StorageError
+from virtuallog.contract.errors import VirtualLogError
 from virtuallog_loglets.native.core import segment_index
 from virtuallog_loglets.native.core.durable_state import DurableLogs
 from virtuallog_loglets.wal.core import segment_format as fmt
@@ -13,30 +14,30 @@ from virtuallog_loglets.wal.core import tail_scan
 from virtuallog_loglets.wal.core.record import Address, WalRecord, address_of, sequence_of
 from virtuallog_loglets.wal.core.tail_scan import RecordVisitor, ScanResult
 from virtuallog_loglets.wal.log import WriteAheadLog
+from virtuallog_loglets.wal.segment_writer import SegmentWriter, _Group
+
+_cut_group: Final = SegmentWriter._cut_group
 
 
 @mutant(
-    WriteAheadLog._write_group,
+    SegmentWriter._cut_group,
     published="Redpanda 21.10, NATS JetStream 2.12.1",
     scenario="loaded",
     found_by=["acknowledged below the stop", "loglet tails move forward", "acknowledged is readable"],
 )
-async def acknowledged_before_the_sync(self: WriteAheadLog) -> None:
+def acknowledged_before_the_sync(self: SegmentWriter) -> tuple[int, Sequence[bytes]]:
     """A group is called back, and counted as durable, before it is written."""
-    assert self._segment is not None
-    segment, chunks, self._opening = self._segment, self._opening, []
-    offset = segment.synced
-    group = self._take_group(chunks)
-    segment.group_synced()
-    for done, addresses in group:
+    offset, chunks = _cut_group(self)
+    assert self._group is not None and self.segment is not None
+    self.segment.group_synced()
+    callbacks, self._group.callbacks = self._group.callbacks, []
+    for done, addresses in callbacks:
         done(addresses)
-    await self._write_synced(offset, chunks)
-    if not offset:
-        self._segment_files.make_spare()
+    return offset, chunks
 
 
 @mutant(
-    WriteAheadLog._write_group,
+    SegmentWriter._fail,
     published="fsyncgate, PostgreSQL 2018",
     scenario="broken-disk",
     found_by=[
@@ -45,24 +46,14 @@ async def acknowledged_before_the_sync(self: WriteAheadLog) -> None:
         "acknowledged is readable",
     ],
 )
-async def failed_sync_taken_for_a_sync(self: WriteAheadLog) -> None:
+def failed_sync_taken_for_a_sync(self: SegmentWriter, group: _Group, failure: VirtualLogError) -> None:
     """Callers that wait for a group whose sync failed hear that it is durable; the log ends only after that."""
-    assert self._segment is not None
-    segment, chunks, self._opening = self._segment, self._opening, []
-    offset = segment.synced
-    group = self._take_group(chunks)
-    failure: StorageError | None = None
-    try:
-        await self._write_synced(offset, chunks)
-    except StorageError as error:
-        failure = error
-    if not offset:
-        self._segment_files.make_spare()
-    segment.group_synced()
-    for done, addresses in group:
+    assert self.segment is not None
+    self.segment.group_synced()
+    for done, addresses in group.callbacks:
         done(addresses)
-    if failure is not None:
-        raise failure
+    self.ended = failure
+    self.wake()
 
 
 @mutant(

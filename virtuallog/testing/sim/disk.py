@@ -23,15 +23,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from contextvars import copy_context
 from random import Random
 
 import attrs
 import trio
 
-from virtuallog.contract.errors import DiskFullError, InvalidSettingError, StorageError
-from virtuallog.contract.ports import Clock
+from virtuallog.contract.errors import DiskFullError, InvalidSettingError, StorageError, VirtualLogError
+from virtuallog.contract.ports import Clock, Cut
 from virtuallog.testing.sim.disk_content import DiskContent, put
 from virtuallog.testing.sim.disk_faults import SLOW_SECONDS, STALL_SECONDS, DiskFaults
+from virtuallog.testing.sim.process import CrashedError
 
 __all__ = ["Disk", "DiskFaults", "SimulatedFile", "SimulatedStorage"]
 
@@ -316,6 +319,22 @@ class SimulatedFile:
             raise StorageError(f"{self._name}: the {'write' if fails else 'sync'} failed")
         self._content.sync(write)
         disk.note_durable(f"{self._name} from {offset} to {offset + len(data)}")
+
+    def write_soon(self, cut: Cut, done: Callable[[VirtualLogError | None], None]) -> None:
+        # In the context of the caller, so that all of it is done by the caller's process.
+        trio.lowlevel.spawn_system_task(self._write, cut, done, context=copy_context())
+
+    async def _write(self, cut: Cut, done: Callable[[VirtualLogError | None], None]) -> None:
+        """Write without a caller that waits. A process that dies meanwhile notices nothing of it."""
+        failure: VirtualLogError | None = None
+        try:
+            await self.write_synced(*cut())
+        except CrashedError:
+            failure = StorageError("this incarnation of the disk has ended")
+        except VirtualLogError as error:
+            failure = error
+        with suppress(CrashedError):
+            done(failure)
 
     async def read(self, offset: int, length: int) -> bytes:
         await self._begin()

@@ -1,9 +1,12 @@
 """Functions that run at the end of the present scheduler turn, before the loop waits for I/O.
 
 At that moment every task that could run has run. The work needs no task to wake up, and no turn of
-its own, and all requests of the turn are done together. The functions run inside the event loop, so
-they must neither block nor wake tasks: the loop has already decided how long to wait. `later` is
-for that.
+its own, and all requests of the turn are done together: messages leave in one segment, records are
+written with one sync. The functions run inside the event loop, so they must neither block nor wake
+tasks: the loop has already decided how long to wait. `later` is for that.
+
+A callback of the loop that has done all its work calls `flush`, and the rest of the turn is not
+waited for: what has been read is handled, a group is durable, a lone append is on its way.
 """
 
 from __future__ import annotations
@@ -15,24 +18,24 @@ import trio
 from trio.abc import Instrument
 
 
-class EndOfTick(Instrument):
-    """End-of-turn functions of one run of the event loop. Use `end_of_tick`."""
+class EndOfTurn(Instrument):
+    """End-of-turn functions of one run of the event loop. Use `end_of_turn`."""
 
     def __init__(self) -> None:
         self._functions: list[Callable[[], None]] = []
         self._token = trio.lowlevel.current_trio_token()
 
     def put(self, function: Callable[[], None]) -> None:
-        """Run `function` once, at the end of this turn. An exception in it ends the event loop: it
-        is a bug."""
+        """Run `function` once, at the next `flush` or at the end of this turn. An exception in it
+        ends the event loop: it is a bug."""
         self._functions.append(function)
 
     def later(self, function: Callable[[], None]) -> None:
         """Run `function` in the next turn, which begins at once. It may wake tasks."""
         self._token.run_sync_soon(function)
 
-    def before_io_wait(self, timeout: float) -> None:  # the name that trio calls
-        """Run the functions; called by trio."""
+    def flush(self) -> None:
+        """Run what was put so far, now. Never raises."""
         if self._functions:
             functions, self._functions = self._functions, []
             for function in functions:
@@ -41,17 +44,21 @@ class EndOfTick(Instrument):
                 except Exception as error:  # trio would remove an instrument that raises, and go on without it
                     self.later(_raiser(error))
 
+    def before_io_wait(self, timeout: float) -> None:  # the name that trio calls
+        """Run the functions; called by trio."""
+        self.flush()
 
-_END_OF_TICK: Final[trio.lowlevel.RunVar[EndOfTick]] = trio.lowlevel.RunVar("virtuallog.end_of_tick")
+
+_END_OF_TURN: Final[trio.lowlevel.RunVar[EndOfTurn]] = trio.lowlevel.RunVar("virtuallog.end_of_turn")
 
 
-def end_of_tick() -> EndOfTick:
-    """Return the `EndOfTick` of this event loop."""
+def end_of_turn() -> EndOfTurn:
+    """Return the `EndOfTurn` of this event loop."""
     try:
-        return _END_OF_TICK.get()
+        return _END_OF_TURN.get()
     except LookupError:
-        made = EndOfTick()
-        _END_OF_TICK.set(made)
+        made = EndOfTurn()
+        _END_OF_TURN.set(made)
         trio.lowlevel.add_instrument(made)
         return made
 
