@@ -30,6 +30,7 @@ from virtuallog.client.settlement import Settlement, UnsettledError
 from virtuallog.contract.batch import SessionId
 from virtuallog.contract.errors import RetryableError, UnavailableError, VirtualLogError
 from virtuallog.contract.types import LogPosition
+from virtuallog.runtime.end_of_turn import end_of_turn
 
 __all__ = ["Appender", "AppenderSettings"]
 
@@ -63,6 +64,7 @@ class Appender:
         """Time of the first append in the queue, or of the cut of the last batch."""
         self._was_alone = False
         """True if the last batch had one append."""
+        self._end = end_of_turn()
         self._nursery: trio.Nursery | None = None
         """Nursery of the send tasks; None unless `_run` runs."""
         self._scope = trio.CancelScope()
@@ -153,6 +155,7 @@ class Appender:
             self._cut_batch()
             for flight in self._session.sendable():
                 self._sender.start(self._nursery, flight, state.segment)
+            self._end.flush()
         else:
             state.work.set()
 

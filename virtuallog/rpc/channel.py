@@ -93,7 +93,7 @@ class Channel(Generic[MachineT]):
     _wake_sender: trio.Event = attrs.field(factory=trio.Event, init=False)
     _wake_receiver: trio.Event = attrs.field(factory=trio.Event, init=False)
     _waits_for_room: bool = attrs.field(default=False, init=False)
-    """True while nothing is read, perhaps because of unsent bytes."""
+    """True while a task waits until bytes are sent, or may be read."""
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     _failure: VirtualLogError = attrs.field(init=False)
 
@@ -117,7 +117,8 @@ class Channel(Generic[MachineT]):
     def kick(self) -> None:
         """Wake the channel: the outbox was filled, or `may_read` may return True now."""
         self._send_soon()
-        self._wake_receiver.set()
+        if self._waits_for_room:
+            self._wake_receiver.set()
 
     def close(self, reason: VirtualLogError) -> None:
         """End the connection now; `run` returns `reason`."""
@@ -141,15 +142,19 @@ class Channel(Generic[MachineT]):
             with self._scope:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._send, stream)
-                    await self._receive(stream, on_event, may_read)
-                    if self.connection.failure is not None:
-                        with self.clock.timeout(_GOODBYE_SECONDS):
-                            await self._sent()
-                    nursery.cancel_scope.cancel()
+                    # A task of its own: to wake it, trio need not pass through all that awaits this method.
+                    nursery.start_soon(self._receive_all, stream, on_event, may_read)
         finally:
             self._at_once = None
             await trio.aclose_forcefully(stream)
         return self.connection.failure or self._failure
+
+    async def _receive_all(self, stream: Stream, on_event: Callable[[Any], None], may_read: Callable[[], bool]) -> None:
+        await self._receive(stream, on_event, may_read)
+        if self.connection.failure is not None:
+            with self.clock.timeout(_GOODBYE_SECONDS):
+                await self._sent()
+        self._scope.cancel()
 
     async def _receive(self, stream: Stream, on_event: Callable[[Any], None], may_read: Callable[[], bool]) -> None:
         connection = self.connection
@@ -167,24 +172,31 @@ class Channel(Generic[MachineT]):
             before = connection.received_frames
             for event in connection.receive_untrusted(bytes(chunk)):
                 on_event(event)
-            self._send_soon()
+            if connection.outbox.waiting_bytes:
+                self._send_soon()
             self._end.flush()
             frames = connection.received_frames - before
             self._note_received(frames)
-            if self.turns is not None and self._brings_much(len(chunk), frames):
-                async with self.turns:
-                    await trio.lowlevel.checkpoint()
+            is_much = frames > FRAMES_AT_ONCE // 2
+            if self.turns is not None and (is_much or len(chunk) == self._read_bytes):
+                self._size_next_read(len(chunk), frames)
+                if is_much:
+                    async with self.turns:
+                        await trio.lowlevel.checkpoint()
         return None
 
     async def _wait_until(self, may_read: Callable[[], bool]) -> None:
         """Wait until `may_read`. A missing rest of a message is our doing meanwhile."""
         self._unfinished_since = None
         while not may_read():
-            self._wake_receiver = trio.Event()
-            self._waits_for_room = True
-            await self._wake_receiver.wait()
-        self._waits_for_room = False
+            await self._wait_for_room()
         self._note_received(0)
+
+    async def _wait_for_room(self) -> None:
+        self._wake_receiver = trio.Event()
+        self._waits_for_room = True
+        await self._wake_receiver.wait()
+        self._waits_for_room = False
 
     def _note_received(self, frames: int) -> None:
         now = self.clock.monotonic()
@@ -194,13 +206,11 @@ class Channel(Generic[MachineT]):
             self._unfinished_since = now
         self.received_at = now
 
-    def _brings_much(self, size: int, frames: int) -> bool:
-        """True if a read has brought too much at once. Sizes the next read accordingly."""
+    def _size_next_read(self, size: int, frames: int) -> None:
         if frames > FRAMES_AT_ONCE:
             self._read_bytes = max(READ_BYTES_MIN, self._read_bytes // 2)
         elif size == self._read_bytes and 2 * frames <= FRAMES_AT_ONCE:
             self._read_bytes = min(RECEIVE_BYTES, self._read_bytes * 2)
-        return frames > FRAMES_AT_ONCE // 2
 
     def _send_soon(self) -> None:
         """Send at the end of this turn; behind the bytes being sent, if the socket could not take
@@ -262,9 +272,8 @@ class Channel(Generic[MachineT]):
 
     async def _sent(self) -> None:
         while self.unsent_bytes:
-            self._wake_receiver = trio.Event()
             self._wake_sender.set()
-            await self._wake_receiver.wait()
+            await self._wait_for_room()
 
     def _broken(self, error: Exception) -> None:
         cause = error.__cause__ or error

@@ -15,29 +15,19 @@ log = structlog.get_logger(__name__)
 def dispatch(handlers: Handlers, request: Request[Any], done: Done) -> None:
     """Call the handler of `request`.
 
-    `done` is called once: by the handler, or here with the error that it raised. An error that
-    virtuallog did not raise on purpose is a bug in the handler. It is logged, the outcome of this
-    request is unknown, and other requests are still served.
+    `done` is called by the handler, or here with the error that it raised. An error that virtuallog
+    did not raise on purpose is a bug in the handler. It is logged, the outcome of this request is
+    unknown, and other requests are still served. Only such a bug calls `done` twice: it must drop
+    the second outcome.
     """
     handler = handlers.get(type(request))
     if handler is None:
         done(UnsupportedError(f"this node does not serve {type(request).__name__}"))
         return
-    answered = False
-
-    def done_once(outcome: Any) -> None:
-        nonlocal answered
-        if answered:
-            log.error("a request was answered twice", request=type(request).__name__)
-            return
-        answered = True
-        done(outcome)
-
     try:
-        handler(request, done_once)
+        handler(request, done)
     except VirtualLogError as error:
-        done_once(error)
+        done(error)
     except Exception:
         log.exception("a handler failed", request=type(request).__name__)
-        if not answered:
-            done_once(UnavailableError(f"the node failed to handle {type(request).__name__}"))
+        done(UnavailableError(f"the node failed to handle {type(request).__name__}"))

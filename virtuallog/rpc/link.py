@@ -91,9 +91,8 @@ class NodeLink:
     def unsent_bytes(self) -> int:
         return self._session.channel.unsent_bytes if self._session is not None else 0
 
-    def post(self, request: Request[Any], done: Done, timeout_seconds: float) -> None:
-        """`Services.post`, for this node."""
-        now = self._clock.monotonic()
+    def post(self, request: Request[Any], done: Done, now: float, timeout_seconds: float) -> None:
+        """`Services.post`, for this node, at the time `now`."""
         try:
             session = self._session_now(now)
             session.post(request, done, now, timeout_seconds)

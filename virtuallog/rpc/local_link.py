@@ -16,7 +16,7 @@ import attrs
 import trio
 
 from virtuallog.contract.errors import OverloadedError, VirtualLogError
-from virtuallog.contract.ports import Clock, Done, Handlers, Request
+from virtuallog.contract.ports import Done, Handlers, Request
 from virtuallog.rpc.dispatch import dispatch
 from virtuallog.rpc.protocol.pending_calls import PendingCalls
 from virtuallog.rpc.protocol.questions import QUESTIONS_MAX
@@ -54,34 +54,37 @@ class LocalLink:
     """The link to the own node, as `NodeLink` is for other nodes."""
 
     _handlers: Handlers
-    _clock: Clock
     _refusal: Callable[[], VirtualLogError | None] = lambda: None
     """Called at each post: the reason why the own node is not the one meant; None if it is."""
     turns: DeferredCalls = attrs.field(factory=DeferredCalls, init=False)
     """Runs `done` of calls answered within `post`. Its task is not run here."""
     _calls: PendingCalls = attrs.field(factory=PendingCalls, init=False)
     _numbers: count[int] = attrs.field(factory=count, init=False)
+    _is_posting: bool = attrs.field(default=False, init=False)
 
     @property
     def next_deadline(self) -> float:
         return self._calls.next_deadline
 
-    def post(self, request: Request[Any], done: Done, timeout_seconds: float) -> None:
+    def post(self, request: Request[Any], done: Done, now: float, timeout_seconds: float) -> None:
+        """`Services.post`, for the own node, at the time `now`."""
         if (refusal := self._refusal()) is not None:
             self.turns.report(done, refusal)
             return
         if len(self._calls) >= QUESTIONS_MAX:
             self.turns.report(done, OverloadedError(f"{QUESTIONS_MAX} calls within this node are without an answer"))
             return
-        number, posting = next(self._numbers), True
+        number = next(self._numbers)
+        self._calls.add(number, request, done, now, timeout_seconds)
+        outer, self._is_posting = self._is_posting, True  # a handler may post, too
+        dispatch(self._handlers, request, partial(self._answered, number))
+        self._is_posting = outer
 
-        def answered(outcome: Any) -> None:
-            settle = partial(self._calls.settle, number, outcome)
-            self.turns.put(settle) if posting else settle()
-
-        self._calls.add(number, request, done, self._clock.monotonic(), timeout_seconds)
-        dispatch(self._handlers, request, answered)
-        posting = False
+    def _answered(self, number: int, outcome: Any) -> None:
+        if self._is_posting:
+            self.turns.put(partial(self._calls.settle, number, outcome))
+        else:
+            self._calls.settle(number, outcome)
 
     def expire(self, now: float) -> None:
         self._calls.expire(now)

@@ -55,6 +55,8 @@ UNSENT_BYTES_MAX: Final = 2 * FRAME_BYTES_MAX
 Requests already received by then may come to twice as much. Replies beyond that are dropped, so
 that small requests for large reads cannot fill memory.
 """
+LIGHT_BYTES: Final = 64 << 10
+"""Bytes up to which the connection is not weighed on each call: a frame and its answer, in most cases."""
 EXPIRE_SECONDS: Final = 1.0
 """Period of the check for expired connections, in seconds."""
 
@@ -202,6 +204,8 @@ class _ServerConnection:
         self._meter = meter
         self._closed = False
         self.arrived_at = channel.received_at
+        self._weighed = 0
+        """Bytes held at the last weighing."""
 
     @property
     def active_at(self) -> float:
@@ -237,12 +241,19 @@ class _ServerConnection:
 
     def _may_read(self) -> bool:
         answers = self._answers
-        self._admission.weigh(self)
+        self._weigh()
         return (
             answers.pending_calls < PENDING_CALLS_MAX
             and answers.pending_call_bytes < PENDING_BYTES_MAX
             and self._channel.unsent_bytes < UNSENT_BYTES_MAX
         )
+
+    def _weigh(self) -> None:
+        """Account for the bytes held. Those of a connection that holds little are found by the next
+        `Admission.expire`: all of them hold 64 MiB at the most."""
+        if self._weighed or self.held_bytes > LIGHT_BYTES:
+            self._weighed = self.held_bytes
+            self._admission.weigh(self)
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, CallArrived):
@@ -256,6 +267,9 @@ class _ServerConnection:
     def _respond(self, answer: int, outcome: Any) -> None:
         if self._closed:
             return
+        if not self._answers.owes(answer):
+            log.error("a request was answered twice", outcome=type(outcome).__name__)
+            return
         if isinstance(outcome, VirtualLogError):
             self._meter.errors[type(outcome)] += 1
         if self._channel.unsent_bytes > 2 * UNSENT_BYTES_MAX:
@@ -267,5 +281,5 @@ class _ServerConnection:
         except Exception:
             log.exception("a reply does not fit its schema", reply=type(outcome).__name__)
             self._answers.respond(answer, UnavailableError("the node failed to encode its reply"))
-        self._admission.weigh(self)
+        self._weigh()
         self._channel.kick()

@@ -75,7 +75,7 @@ class RpcServices:
         self._meant: Peer | None = None
         """Peer that the own node was last found to be. The resolver returns the same object while
         it means the same."""
-        self._local = LocalLink({} if handlers is None else handlers, clock, self._refusal)
+        self._local = LocalLink({} if handlers is None else handlers, self._refusal)
         self._links: dict[NodeId, NodeLink | LocalLink] = {} if node is None else {node: self._local}
         self._numbers = count()
         self._callers: dict[int, Callable[[Any], None]] = {}
@@ -125,9 +125,10 @@ class RpcServices:
         if self._nursery is None:
             return
         link = self._links.get(node) or self._new_link(node, self._nursery)
-        link.post(request, done, timeout_seconds)
-        if link.next_deadline < self._sweep_at:
-            self._sweep_at = link.next_deadline
+        now = self._clock.monotonic()
+        link.post(request, done, now, timeout_seconds)
+        if now + timeout_seconds < self._sweep_at:
+            self._sweep_at = now + timeout_seconds
             self._sooner.set()
 
     def metrics(self) -> list[MetricFamily]:
@@ -172,7 +173,7 @@ class RpcServices:
         node = _ANY_NODE if self._node is None else self._node
         link = self._make_link(node, lambda _: Peer(addresses, OpenNode()), self._nursery)
         try:
-            link.post(Hello(), done, timeout_seconds)
+            link.post(Hello(), done, self._clock.monotonic(), timeout_seconds)
             with self._clock.timeout(timeout_seconds):
                 await answered.wait()
         finally:

@@ -93,15 +93,15 @@ class RpcSession:
         self.end(error, is_refusal=isinstance(error, UntrustedError))
 
     def _on_event(self, event: Event) -> None:
-        if isinstance(event, ConnectionFailed):
-            self.end(event.error)
-        elif isinstance(event, ReturnArrived):
+        if isinstance(event, ReturnArrived):
             if event.question != self._opening:
                 self._calls.settle(event.question, event.outcome)
             elif isinstance(event.outcome, VirtualLogError):
                 self.end(event.outcome, is_refusal=True)
             else:
                 self.is_open = True
+        elif isinstance(event, ConnectionFailed):
+            self.end(event.error)
 
     def end(self, error: VirtualLogError, *, is_refusal: bool = False) -> None:
         """End the session.

@@ -31,8 +31,10 @@ class TcpStream(Stream):
     """A TCP stream for one sender and one receiver."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
+        """Take over `stream`: from now on only this object may close it."""
         self._stream = stream
-        self._socket = stream.socket
+        self._number = stream.socket.fileno()
+        """Descriptor; -1 once this stream is closed, as the system may give its number to another file."""
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Send everything. A checkpoint only if the socket does not take it all at once.
@@ -41,23 +43,24 @@ class TcpStream(Stream):
         """
         sent = self.send_now(data)
         while sent < len(data):
-            await trio.lowlevel.wait_writable(self._fileno())
+            await self.wait_send_all_might_not_block()
             sent += self.send_now(memoryview(data)[sent:])
 
     async def wait_send_all_might_not_block(self) -> None:
-        await trio.lowlevel.wait_writable(self._fileno())
+        await trio.lowlevel.wait_writable(self._require_open())
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         while True:
-            await trio.lowlevel.wait_readable(self._fileno())  # cancelled here, nothing has been read
+            await trio.lowlevel.wait_readable(self._require_open())  # cancelled here, nothing has been read
             try:
-                return os.read(self._fileno(), max_bytes or _RECEIVE_BYTES)
+                return os.read(self._number, max_bytes or _RECEIVE_BYTES)
             except BlockingIOError:  # spurious wake-up
                 continue
             except OSError as error:
                 raise trio.BrokenResourceError(f"socket connection broken: {error}") from error
 
     async def aclose(self) -> None:
+        self._number = -1
         await self._stream.aclose()
 
     def send_now(self, data: bytes | bytearray | memoryview) -> int:
@@ -70,16 +73,13 @@ class TcpStream(Stream):
             trio.ClosedResourceError: this stream was closed.
         """
         try:
-            return os.write(self._fileno(), data)
+            return os.write(self._require_open(), data)
         except BlockingIOError:
             return 0
         except OSError as error:
             raise trio.BrokenResourceError(f"socket connection broken: {error}") from error
 
-    def _fileno(self) -> int:
-        """Return the descriptor. Never cached: once the socket is closed, the system may give its
-        number to another file."""
-        number = self._socket.fileno()
-        if number < 0:
+    def _require_open(self) -> int:
+        if self._number < 0:
             raise trio.ClosedResourceError("this stream was closed")
-        return number
+        return self._number

@@ -40,7 +40,7 @@ _NODE: Final = 0
 """The export id of the node."""
 
 
-@attrs.define
+@attrs.define(eq=False)
 class _Answer:
     """The answer owed for one question."""
 
@@ -98,18 +98,16 @@ class Answers:
             except Exception as error:  # the parameters are unreadable; the connection is sound
                 outcome = malformed(f"parameters of {method.name}", error)
             else:
-                outcome = self._answer_about_node(request)
-                if outcome is None:
+                if not isinstance(request, OpenNode | Hello):
                     return CallArrived(call.question, request)
+                outcome = self._answer_about_node(request)
         self._settle(call.question, answer, outcome)
         return OpenRefused(outcome) if answer.is_open and isinstance(outcome, UnsupportedError) else None
 
-    def _answer_about_node(self, request: Any) -> Identity | NodeOpened | VirtualLogError | None:
-        if isinstance(request, OpenNode | Hello):
-            assert self._identity is not None
-            found = self._identity()
-            return found if isinstance(request, Hello) else request.answer_untrusted(found)
-        return None
+    def _answer_about_node(self, request: OpenNode | Hello) -> Identity | NodeOpened | VirtualLogError:
+        assert self._identity is not None
+        found = self._identity()
+        return found if isinstance(request, Hello) else request.answer_untrusted(found)
 
     def _enter(self, question: int, method: BoundMethod | None, frame_bytes: int) -> _Answer:
         if question in self._answers:
@@ -138,6 +136,11 @@ class Answers:
         if answer is None or answer.outcome is None or promise.path != ((0,) if answer.is_open else ()):
             return UnsupportedError("calls can be made on the results of a bootstrap or of Node.open only")
         return None
+
+    def owes(self, question: int) -> bool:
+        """True if the call has arrived, and has no response yet."""
+        answer = self._answers.get(question)
+        return answer is not None and answer.outcome is None
 
     def respond(self, question: int, outcome: Any) -> None:
         """Answer a call that arrived, with a reply of its method's class or an error.

@@ -60,12 +60,12 @@ class RpcConnection:
         """Process received bytes; return their events. A `ConnectionFailed` is the last one."""
         events: list[Event] = []
         try:
-            frames = [] if self.failure else self._splitter.feed_untrusted(chunk)
+            frames = [] if self.failure is not None else self._splitter.feed_untrusted(chunk)
             self.received_frames += len(frames)
             for frame in frames:
-                if event := self._step_untrusted(frame):
+                if (event := self._step_untrusted(frame)) is not None:
                     events.append(event)
-                if self.failure:
+                if self.failure is not None:
                     break
         except Exception as error:  # pycapnp raises many kinds
             self.failure = malformed("an RPC message", error)

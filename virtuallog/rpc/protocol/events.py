@@ -1,4 +1,7 @@
-"""Events of a connection machine, for its driver."""
+"""Events of a connection machine, for its driver.
+
+Not frozen: one is made for each message, and frozen classes take twice as long to make.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from virtuallog.contract.errors import VirtualLogError
 from virtuallog.contract.ports import Request
 
 
-@attrs.frozen
+@attrs.define
 class CallArrived:
     """A call of the other side: answer it with `Connection.respond`, now or later."""
 
@@ -18,7 +21,7 @@ class CallArrived:
     request: Request[Any]
 
 
-@attrs.frozen
+@attrs.define
 class ReturnArrived:
     """The return of a question of ours."""
 
@@ -27,14 +30,14 @@ class ReturnArrived:
     """The reply, or a VirtualLogError."""
 
 
-@attrs.frozen
+@attrs.define
 class OpenRefused:
     """The other side cannot talk to the node that we offer, and knows it."""
 
     error: VirtualLogError
 
 
-@attrs.frozen
+@attrs.define
 class ConnectionFailed:
     """The end of the connection, by their abort or ours. Send what is in the outbox, then close."""
 

@@ -43,17 +43,13 @@ _ONE_SEGMENT: Final = struct.Struct("<II")
 class FrameSplitter:
     """Collects received bytes and returns whole frames."""
 
+    buffered_bytes: int = attrs.field(default=0, init=False)
+    """Bytes of the incomplete frame at the front."""
     _parts: list[bytes | bytearray] = attrs.field(factory=list, init=False)
     """Parts of the incomplete frame at the front."""
-    _buffered: int = attrs.field(default=0, init=False)
     _needed: int = attrs.field(default=_WORD, init=False)
     """Bytes until the frame at the front, or its header, is whole. Saves looking at every chunk of
     a large frame."""
-
-    @property
-    def buffered_bytes(self) -> int:
-        """Bytes of the incomplete frame at the front."""
-        return self._buffered
 
     def feed_untrusted(self, chunk: bytes) -> list[Frame]:
         """Return the frames that `chunk` completes, in order.
@@ -62,16 +58,18 @@ class FrameSplitter:
             MalformedError: a frame is over a limit. Frames before it are lost, too: the stream
                 cannot be trusted.
         """
-        self._buffered += len(chunk)
-        if self._parts or self._buffered < self._needed:
+        if not self._parts and (frame := _only_frame(chunk)) is not None:
+            return [frame]
+        self.buffered_bytes += len(chunk)
+        if self._parts or self.buffered_bytes < self._needed:
             self._keep(chunk)
-            if self._buffered < self._needed:
+            if self.buffered_bytes < self._needed:
                 return []
             chunk = b"".join(self._parts)
             self._parts.clear()
         frames, start, self._needed = _cut_all_untrusted(memoryview(chunk))
-        self._buffered = len(chunk) - start
-        if self._buffered:  # copied: a view would keep the whole chunk in memory
+        self.buffered_bytes = len(chunk) - start
+        if self.buffered_bytes:  # copied: a view would keep the whole chunk in memory
             self._parts.append(bytearray(memoryview(chunk)[start:]))
         return frames
 
@@ -85,6 +83,14 @@ class FrameSplitter:
             last += chunk
         else:
             self._parts.append(bytearray(chunk))
+
+
+def _only_frame(chunk: bytes) -> Frame | None:
+    """Return the frame that `chunk` is, if it is one of a single segment. Nearly every read brings just one."""
+    size = len(chunk)
+    if size < _WORD or size > FRAME_BYTES_MAX or _ONE_SEGMENT.unpack_from(chunk) != (0, (size - _WORD) // _WORD):
+        return None
+    return [memoryview(chunk)[_WORD:]] if not size % _WORD else None
 
 
 def _cut_all_untrusted(view: memoryview) -> tuple[list[Frame], int, int]:
@@ -172,8 +178,12 @@ class Outbox:
         Raises:
             TooLargeError: no receiver would take it. Nothing was added.
         """
-        for chunk in pack(segments):
-            self.add(chunk)
+        if len(segments) == 1 and (size := len(segments[0])) <= FRAME_BYTES_MAX - _WORD:
+            self._chunks += (_ONE_SEGMENT.pack(0, size // _WORD), segments[0])
+            self.waiting_bytes += _WORD + size
+        else:
+            for chunk in pack(segments):
+                self.add(chunk)
 
     def add(self, chunk: bytes) -> None:
         """Add bytes that are a frame, or a part of one, already."""

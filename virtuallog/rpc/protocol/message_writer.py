@@ -68,7 +68,8 @@ def call(question: int, target: Target, method: BoundMethod, request: Any) -> Se
     else:
         _fill_promise(builder._get_by_field(CALL_TARGET)._init_by_field(TARGET_PROMISE), target)
     _fill_payload(builder._get_by_field(CALL_PARAMS), method.params, request)
-    return _segments(root)
+    segments: Segments = root.to_segments()
+    return segments
 
 
 def _fill_promise(builder: Any, promise: PromisedAnswer) -> None:
@@ -85,9 +86,13 @@ def _fill_payload(payload: Any, codec: Codec[Any], message: Any) -> None:
 def results(answer: int, codec: Codec[Any], reply: Any) -> Segments:
     """Write a return that needs no finish: it carries no capability, so the answer is forgotten as
     it is sent."""
-    root, builder = _return(answer, finish_needed=False)
+    root = _BUILDER().init_root(_MESSAGE_SCHEMA)
+    builder = root._init_by_field(MESSAGE_RETURN)
+    builder._set_by_field(RETURN_ANSWER, answer)
+    builder._set_by_field(RETURN_NO_FINISH, True)
     _fill_payload(builder._init_by_field(RETURN_RESULTS), codec, reply)
-    return _segments(root)
+    segments: Segments = root.to_segments()
+    return segments
 
 
 def node_results(answer: int, export: int, protocol: int | None) -> Segments:

@@ -50,7 +50,7 @@ Target: TypeAlias = int | PromisedAnswer
 """Target of a call: a capability that the receiver has exported, or one that it has promised."""
 
 
-@attrs.frozen
+@attrs.define(eq=False)  # not frozen, as in `events.py`
 class Call:
     """A received call. Its parameters are read once the method is known."""
 
@@ -64,7 +64,7 @@ class Call:
     """False if the results go elsewhere, which only Level 2 and above can do."""
 
 
-@attrs.frozen
+@attrs.define(eq=False)
 class Return:
     """A received return."""
 

@@ -16,8 +16,7 @@ from virtuallog.contract.ports import Done, Request
 class PendingCall:
     """One call, settled once."""
 
-    request: str
-    """Name of the request's class, for errors."""
+    request: type[Request[Any]]
     done: Done
     deadline: float
     timeout_seconds: float
@@ -36,7 +35,7 @@ class PendingCalls:
 
     def add(self, number: int, request: Request[Any], done: Done, now: float, timeout_seconds: float) -> None:
         deadline = now + timeout_seconds
-        self._calls[number] = PendingCall(type(request).__name__, done, deadline, timeout_seconds)
+        self._calls[number] = PendingCall(type(request), done, deadline, timeout_seconds)
         self.next_deadline = min(self.next_deadline, deadline)
 
     def settle(self, number: int, outcome: Any) -> None:
@@ -57,7 +56,7 @@ class PendingCalls:
             return []
         expired = {number: call for number, call in self._calls.items() if call.deadline <= now}
         for number, call in expired.items():
-            error = UnavailableError(f"no answer to {call.request} within {call.timeout_seconds:g} s")
+            error = UnavailableError(f"no answer to {call.request.__name__} within {call.timeout_seconds:g} s")
             self.settle(number, error)
         self.next_deadline = min((call.deadline for call in self._calls.values()), default=math.inf)
         return list(expired)

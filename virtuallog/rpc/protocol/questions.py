@@ -115,14 +115,15 @@ class Questions:
         if question not in self._waiting:
             raise MalformedError(f"a return for question {question}, which is not open")
         method = self._waiting.pop(question)
-        if question in self._abandoned:
+        if self._abandoned and question in self._abandoned:
             self._abandoned.remove(question)
             return None
         if method is None:  # the open that builds on a bootstrap shows its outcome
             self._finish(received, release=True)
             return None
         outcome = self._outcome_untrusted(method, received)
-        self._finish(received, release=not isinstance(outcome, NodeOpened))
+        if received.finish_needed:
+            self._finish(received, release=not isinstance(outcome, NodeOpened))
         return ReturnArrived(question, outcome)
 
     def _finish(self, received: Return, *, release: bool) -> None:
