@@ -1,7 +1,7 @@
 """Driver of one connection machine over one stream; the same for clients and servers.
 
-Two tasks. One receives and hands events out, synchronously and in order; one sends. Over plain TCP
-the outbox leaves without the sending task, which has only that to do which the socket does not take
+Two tasks. One receives and hands events out, synchronously and in order; one sends. Over TCP, with
+TLS or without, the outbox leaves without the sending task, which has only that to do which the socket does not take
 at once: all answers to one read leave together, and everything else at the end of the scheduler
 turn. Nothing is read while `may_read` returns False: then TCP pushes back.
 
@@ -14,6 +14,7 @@ never affected.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import attrs
@@ -24,6 +25,7 @@ from virtuallog.contract.errors import UnavailableError, UntrustedError, Virtual
 from virtuallog.contract.ports import Clock
 from virtuallog.rpc.metrics import Traffic
 from virtuallog.rpc.protocol.frames import Outbox
+from virtuallog.rpc.security.tls_stream import EncryptedStream
 from virtuallog.rpc.tcp_stream import TcpStream, as_tcp_stream
 from virtuallog.runtime.end_of_turn import EndOfTurn, end_of_turn
 
@@ -66,6 +68,10 @@ class ConnectionCore(Protocol):
 MachineT = TypeVar("MachineT", bound=ConnectionCore)
 
 
+def _as_it_is(data: bytes) -> bytes:
+    return data
+
+
 @attrs.define(eq=False)
 class Channel(Generic[MachineT]):
     """A connection core and its stream. May be filled before it runs: that leaves with the first
@@ -88,7 +94,9 @@ class Channel(Generic[MachineT]):
     """Bytes taken out of the outbox, and not yet taken by the socket; counted in `_sending_bytes`."""
     _end: EndOfTurn = attrs.field(factory=end_of_turn, init=False)
     _at_once: TcpStream | None = attrs.field(default=None, init=False)
-    """Socket for sending without the sending task; None if there is no plain TCP socket."""
+    """Socket for sending without the sending task; None if there is none."""
+    _encode: Callable[[bytes], bytes] = attrs.field(default=_as_it_is, init=False)
+    """Turns bytes of the outbox into bytes for the network: encrypts them, over TLS."""
     _leaves_at_once: bool = attrs.field(default=False, init=False)
     _wake_sender: trio.Event = attrs.field(factory=trio.Event, init=False)
     _wake_receiver: trio.Event = attrs.field(factory=trio.Event, init=False)
@@ -136,12 +144,16 @@ class Channel(Generic[MachineT]):
             may_read: called before each read; False to wait.
         """
         stream = as_tcp_stream(stream)
-        if isinstance(stream, TcpStream):
-            self._at_once = stream
+        network = stream
+        if isinstance(stream, EncryptedStream):
+            network = stream.transport_stream = as_tcp_stream(stream.transport_stream)
+            self._encode = stream.encrypt
+        if isinstance(network, TcpStream):
+            self._at_once = network
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._send, stream)
+                    nursery.start_soon(self._send, network)
                     # A task of its own: to wake it, trio need not pass through all that awaits this method.
                     nursery.start_soon(self._receive_all, stream, on_event, may_read)
         finally:
@@ -229,7 +241,11 @@ class Channel(Generic[MachineT]):
             return
         stream, outbox = self._at_once, self.connection.outbox
         while outbox.waiting_bytes:
-            data = b"".join(outbox.take(SEND_BYTES))
+            try:
+                data = self._encode(b"".join(outbox.take(SEND_BYTES)))
+            except trio.BrokenResourceError as error:
+                self._end.later(partial(self._broken, error))
+                return
             try:
                 sent = stream.send_now(data)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -242,31 +258,33 @@ class Channel(Generic[MachineT]):
         if self._waits_for_room:
             self._end.later(self._wake_receiver.set)
 
-    async def _send(self, stream: Stream) -> None:
+    async def _send(self, network: Stream) -> None:
+        outbox = self.connection.outbox
         while True:
             await self._wake_sender.wait()
             self._wake_sender = trio.Event()
-            while data := self._unsent or b"".join(self.connection.outbox.take(SEND_BYTES)):
-                self._unsent, self._sending_bytes = b"", len(data)
+            while self._unsent or outbox.waiting_bytes:
                 try:
-                    await self._send_pieces(stream, data)
+                    data = self._unsent or self._encode(b"".join(outbox.take(SEND_BYTES)))
+                    self._unsent, self._sending_bytes = b"", len(data)
+                    await self._send_pieces(network, data)
                 except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
                     return self._broken(error)
                 self._sending_bytes = 0
                 self._wake_receiver.set()
             self._wake_receiver.set()
 
-    async def _send_pieces(self, stream: Stream, data: bytes) -> None:
+    async def _send_pieces(self, network: Stream, data: bytes) -> None:
         if len(data) <= SEND_BYTES:
-            await self._send_piece(stream, data)
+            await self._send_piece(network, data)
             return
         whole = memoryview(data)
         for start in range(0, len(whole), SEND_BYTES):
-            await self._send_piece(stream, whole[start : start + SEND_BYTES])
+            await self._send_piece(network, whole[start : start + SEND_BYTES])
 
-    async def _send_piece(self, stream: Stream, piece: bytes | memoryview) -> None:
+    async def _send_piece(self, network: Stream, piece: bytes | memoryview) -> None:
         self._untaken_since = self.clock.monotonic()
-        await stream.send_all(piece)
+        await network.send_all(piece)
         self._untaken_since = None
         self.traffic.sent_bytes += len(piece)
 

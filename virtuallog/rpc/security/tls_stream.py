@@ -65,7 +65,7 @@ class EncryptedStream(Stream):
         return TlsStream(self.transport_stream, self._tls, self._incoming, self._outgoing, peer=peer)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        await self.transport_stream.send_all(self._encrypt(data))
+        await self.transport_stream.send_all(self.encrypt(data))
 
     async def wait_send_all_might_not_block(self) -> None:
         await self.transport_stream.wait_send_all_might_not_block()
@@ -86,15 +86,20 @@ class EncryptedStream(Stream):
     async def aclose(self) -> None:
         await self.transport_stream.aclose()
 
-    def _encrypt(self, data: bytes | bytearray | memoryview) -> bytes:
-        if len(data) <= ENCRYPT_BYTES:
-            self._tls.write(data)
-            return self._outgoing.read()
+    def encrypt(self, data: bytes | bytearray | memoryview) -> bytes:
+        """Return the bytes to send over `transport_stream` for `data`: all of them, in the order of the calls.
+
+        Raises:
+            trio.BrokenResourceError: TLS has ended. Nothing may be sent any more.
+        """
         whole, parts = memoryview(data), []
-        for start in range(0, len(whole), ENCRYPT_BYTES):
-            self._tls.write(whole[start : start + ENCRYPT_BYTES])
-            parts.append(self._outgoing.read())
-        return b"".join(parts)
+        try:
+            for start in range(0, len(whole), ENCRYPT_BYTES):
+                self._tls.write(whole[start : start + ENCRYPT_BYTES])
+                parts.append(self._outgoing.read())
+        except ssl.SSLError as error:
+            raise trio.BrokenResourceError from error
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _decrypt(self, wanted: int) -> bytes:
         """Decrypt the complete records that have arrived; empty if none is whole."""
