@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import attrs
 import outcome
@@ -30,11 +30,10 @@ class PendingAppend:
     _task: trio.lowlevel.Task | None = None
     """The task of the caller; None unless it waits."""
 
-    async def wait(self) -> range:
+    def wait(self) -> Awaitable[range]:
         """Wait for the positions of the entries. A cancelled caller only stops waiting; the append goes on."""
         self._task = trio.lowlevel.current_task()
-        places: range = await trio.lowlevel.wait_task_rescheduled(self._stop_waiting)
-        return places
+        return trio.lowlevel.wait_task_rescheduled(self._stop_waiting)  # noqa: ASYNC105  # the caller awaits it
 
     def _stop_waiting(self, _: object) -> trio.lowlevel.Abort:
         self._task = None
@@ -42,16 +41,15 @@ class PendingAppend:
 
     def finish(self, places: range) -> None:
         """Wake the caller: the entries are in the log."""
-        self._wake(outcome.Value(places))
+        task, self._task = self._task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task, outcome.Value(places))
 
     def fail(self, error: VirtualLogError) -> None:
         """Wake the caller: the entries are not in the log, or the outcome is unknown."""
-        self._wake(outcome.Error(error))
-
-    def _wake(self, result: outcome.Outcome[range]) -> None:
-        if self._task is not None:
-            trio.lowlevel.reschedule(self._task, result)
-            self._task = None
+        task, self._task = self._task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task, outcome.Error(error))
 
 
 @attrs.define(eq=False)
@@ -114,28 +112,29 @@ class AppendQueue:
 
     def take_batch(self, bytes_max: int, entries_max: int) -> list[PendingAppend]:
         """Take the appends of the next batch: at least one, then as many as fit. A conditional one stays alone."""
-        taken = [self.offers.popleft()]
-        size, entries = taken[0].size, len(taken[0].payloads)
-        while self.offers and taken[-1].expected_tail is None:
-            following = self.offers[0]
-            size += following.size
-            entries += len(following.payloads)
-            if following.expected_tail is not None or size > bytes_max or entries > entries_max:
+        offers = self.offers
+        last = offers.popleft()
+        taken, size, entries = [last], last.size, len(last.payloads)
+        while offers and last.expected_tail is None:
+            last = offers[0]
+            entries += len(last.payloads)
+            if last.expected_tail is not None or size + last.size > bytes_max or entries > entries_max:
                 break
-            taken.append(self.offers.popleft())
-        self._give_back(taken)
+            size += last.size
+            taken.append(offers.popleft())
+        self._give_back(size)
         return taken
 
     def clear(self) -> list[PendingAppend]:
         """Take all appends out."""
         taken = list(self.offers)
         self.offers.clear()
-        self._give_back(taken)
+        self._give_back(self.bytes)
         return taken
 
-    def _give_back(self, taken: list[PendingAppend]) -> None:
+    def _give_back(self, size: int) -> None:
         was_full = self.is_full
-        self.bytes -= sum(offer.size for offer in taken)
+        self.bytes -= size
         if was_full and not self.is_full:
             self._room.set()
             self._room = trio.Event()

@@ -64,6 +64,8 @@ class Appender:
         """Time of the first append in the queue, or of the cut of the last batch."""
         self._was_alone = False
         """True if the last batch had one append."""
+        self._is_woken = False
+        """True if the appender's task will look at the queue: saves the crowd a call each."""
         self._end = end_of_turn()
         self._nursery: trio.Nursery | None = None
         """Nursery of the send tasks; None unless `_run` runs."""
@@ -151,24 +153,23 @@ class Appender:
                 # that range has been trimmed.
                 state.floor = max(state.floor, state.view.known_tail)
         queue.put(offer)
-        if self._may_hurry and self._nursery is not None and state.segment is not None:
+        # An append that is alone, as the last one was, need not wait until the end of the turn for others to share its
+        # batch. A crowd that appends in step must stay one batch, since split in two it costs twice as much.
+        if self._was_alone and self._is_idle and self._nursery is not None and state.segment is not None:
             self._cut_batch()
             for flight in self._session.sendable():
                 self._sender.start(self._nursery, flight, state.segment)
             self._end.flush()
-        else:
+        elif not self._is_woken:
+            self._is_woken = True
             state.work.set()
 
     # -- from the queue to the loglet ---------------------------------------------------------------------------
 
     @property
-    def _may_hurry(self) -> bool:
-        """True if an append need not wait until the end of the turn for others to share its batch.
-
-        So it is if it is alone, and the last one was. A crowd that appends in step must stay one
-        batch, since split in two it costs twice as much.
-        """
-        return self._was_alone and not self._session.flights and not self._session.lost
+    def _is_idle(self) -> bool:
+        """True if no batch is in flight, and none is settled after the loss of a loglet."""
+        return not self._session.flights and not self._session.lost
 
     async def _run(self) -> None:
         with self._scope:
@@ -184,7 +185,7 @@ class Appender:
         state = self._state
         while True:
             await state.work.wait()
-            state.work = trio.Event()
+            state.work, self._is_woken = trio.Event(), False
             if state.has_told:
                 # Callers run before the queue is cut: if they append again, that is to be one batch.
                 state.has_told = False

@@ -129,7 +129,8 @@ class VirtualLog:
             SealedError: the log has been closed on purpose; the entry is not in it.
             UnavailableError: given up after `AppenderSettings.give_up` seconds; unknown outcome.
         """
-        return LogPosition((await self._default_appender().append([payload])).start)
+        appender = self._appender or self._default_appender()
+        return LogPosition((await appender.append([payload])).start)
 
     async def append_many(self, payloads: Sequence[bytes]) -> range:
         """Append entries that land side by side, in one batch, all or none; returns their positions.
