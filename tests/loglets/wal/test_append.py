@@ -184,6 +184,20 @@ async def test_nothing_is_called_back_after_the_end(bed: Bed) -> None:
     assert [type(outcome) for _, outcome in user.called_back[count:]] == [UnavailableError]
 
 
+async def test_the_end_waits_for_the_group_being_written(autojump_clock: trio.testing.MockClock) -> None:
+    """The files may be opened anew in the same process: a write that is under way has ended by then, told to no caller."""
+    disk = Disk(Random(1), DiskFaults(write_seconds=(1.0, 1.0)), CLOCK)
+    async with running(disk.mount()) as user:
+        await put_data(user, b"before")
+        user.append(b"under way")
+        await CLOCK.sleep(0.1)
+        ended_at = CLOCK.monotonic()
+
+    assert CLOCK.monotonic() - ended_at == pytest.approx(0.9)
+    assert b"under way" in disk.peek("wal-0000000001")
+    assert user.acknowledged == [b"before"]
+
+
 async def test_an_append_wakes_the_appender_without_a_detour(bed: Bed) -> None:
     """An appender that waits does not spin: without appends the log does nothing at all."""
     async with running(bed.mount()) as user:

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from tests.virtuallog.runtime.disk_beds import Bed
-from virtuallog.contract.errors import InvalidSettingError, StorageError
+from virtuallog.contract.errors import InvalidSettingError, StorageError, VirtualLogError
 from virtuallog.contract.ports import Storage
 
 
@@ -163,3 +163,43 @@ async def test_cancelled_before_it_starts_or_not_at_all(bed: Bed) -> None:
         await trio.lowlevel.checkpoint()  # by now the write has been handed over, in any order of the tasks
         nursery.cancel_scope.cancel()
     assert await file.read(0, 4) == b"kept"
+
+
+async def test_a_write_that_does_not_wait(bed: Bed) -> None:
+    """`write_soon` cuts after it returns, so that what the rest of the turn brings is written with
+    the same sync; and calls back when that is durable."""
+    file = await bed.mount().create("a", 8)
+    queue, outcomes = [b"one"], list[VirtualLogError | None]()
+    is_cut, is_done = trio.Event(), trio.Event()
+
+    def cut() -> tuple[int, list[bytes]]:
+        is_cut.set()
+        return 1, queue
+
+    def done(failure: VirtualLogError | None) -> None:
+        outcomes.append(failure)
+        is_done.set()
+
+    file.write_soon(cut, done)
+    assert not is_cut.is_set()
+    queue.append(b"two")
+    await is_done.wait()
+
+    assert (outcomes, bed.image("a")) == ([None], b"\0onetwo\0")
+
+
+async def test_a_write_that_does_not_wait_and_fails(bed: Bed) -> None:
+    """The error of a write goes to its callback: here the file has been closed."""
+    file = await bed.mount().create("a", 8)
+    await file.close()
+    outcomes, is_done = list[VirtualLogError | None](), trio.Event()
+
+    def done(failure: VirtualLogError | None) -> None:
+        outcomes.append(failure)
+        is_done.set()
+
+    file.write_soon(lambda: (0, [b"x"]), done)
+    await is_done.wait()
+
+    assert [type(outcome) for outcome in outcomes] == [StorageError]
+    assert bed.image("a") == bytes(8)
