@@ -65,6 +65,40 @@ def append(
 
 @bench.command()
 @click.option(
+    "--outstanding",
+    default="1",
+    show_default=True,
+    metavar="N,...",
+    callback=_parse_outstanding,
+    help="Appends in progress at a time; one trace each. A lone append has a timeline, too.",
+)
+@click.option(
+    "--size", default=100, show_default=True, type=click.IntRange(0, ENTRY_BYTES_MAX), help="Bytes of one entry."
+)
+@click.option("--seconds", default=2.0, show_default=True, type=click.FloatRange(0.1), help="Length of each phase.")
+@click.option("--loglet", metavar="KIND", default="native", show_default=True, help="Kind of loglets.")
+@picture_option
+@form_options
+def trace(outstanding: list[int], size: int, seconds: float, loglet: str, picture: Path | None, form: Form) -> None:
+    """Trace appends: what each process does for one, beside the floor.
+
+    Starts three nodes on this machine; then the floor, which makes the same trip with nothing but trio, Cap'n Proto and one disk
+    thread. Counts scheduler turns, task steps, messages, thread hand-overs, CPU time and, where strace is installed, system
+    calls. All but the timelines and event counts is measured while nothing is recorded.
+
+    \b
+    Example:
+        virtuallog bench trace --outstanding 1,64 --picture /tmp/append.png
+    """
+    from virtuallog_lab.cli import bench_job
+    from virtuallog_lab.trace.run import TracePlan
+
+    plan = TracePlan(outstanding=outstanding, size=size, seconds=seconds, loglet=loglet)
+    bench_job.trace(plan, picture, form)
+
+
+@bench.command()
+@click.option(
     "--kind",
     "names",
     multiple=True,

@@ -21,9 +21,14 @@ from virtuallog_lab.bench.matrix_page import swap_page
 from virtuallog_lab.bench.targets import ZOOKEEPER, choose, target_names
 from virtuallog_lab.harness.machine import Machine
 from virtuallog_lab.harness.options import Form
+from virtuallog_lab.harness.program import run_to_end
 from virtuallog_lab.harness.report import tell
 from virtuallog_lab.harness.trial import TrialLoad
 from virtuallog_lab.harness.zookeeper_ensemble import is_installed, open_ensemble
+from virtuallog_lab.trace import picture as trace_picture
+from virtuallog_lab.trace import run as traced_run
+from virtuallog_lab.trace.report import trace_report
+from virtuallog_lab.trace.run import TracePlan
 from virtuallog_lab.workload.appends import Measurement, measure
 from virtuallog_server.cli.common.options import echo_json
 from virtuallog_server.local_cluster.supervisor import open_local_cluster
@@ -74,6 +79,22 @@ def reconfigure(
         write(swap_page(outcome, this_command(), made_now()), page)
         tell(f"page: {page}")
     outcome.report.publish(form)
+
+
+def trace(plan: TracePlan, picture: Path | None, form: Form) -> None:
+    """Trace appends of the product and of the floor; write the picture, print the report.
+
+    Raises:
+        ModuleNotFoundError: the picture needs a module that is not installed. Raised before anything is started.
+    """
+    if picture is not None:
+        import_module("matplotlib")  # only pictures need it; not after a measurement
+    machine = Machine.look()
+    traces = run_to_end(traced_run.run, plan, SystemClock())
+    if picture is not None:
+        trace_picture.draw(traces, str(machine), picture)
+        tell(f"picture: {picture}")
+    trace_report(traces, machine).publish(form)
 
 
 async def _measure_all(
