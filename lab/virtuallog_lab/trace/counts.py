@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import attrs
 
@@ -22,9 +21,6 @@ class EventCounts:
     """By name of the task."""
     built: float
     parsed: float
-
-    def plain(self) -> dict[str, Any]:
-        return attrs.asdict(self)
 
 
 def count_events(events: Iterable[TraceEvent], begin: float, end: float, appends: int) -> EventCounts:

@@ -7,7 +7,6 @@ from typing import Final
 
 from virtuallog_lab.harness.machine import Machine
 from virtuallog_lab.harness.report import Report, Table
-from virtuallog_lab.trace.events import EventKind
 from virtuallog_lab.trace.kernel import has_strace
 from virtuallog_lab.trace.run import ProcessCosts, Trace
 from virtuallog_lab.trace.subjects import PROCESSES
@@ -80,7 +79,6 @@ def _top(counts: Mapping[str, float]) -> str:
 
 
 def _timeline(trace: Trace) -> Table:
-    """Wakes are left out: the step of the task follows."""
     rows = [
         [
             f"{step.process}{'' if step.in_loop else ', thread'}",
@@ -89,11 +87,8 @@ def _timeline(trace: Trace) -> Table:
             f"{step.share:.2f}",
         ]
         for step in trace.steps
-        if step.kind is not EventKind.WOKEN
     ]
-    title = (
-        f"{trace.system}, a lone append: microseconds since its call, medians, and the share of appends with the step"
-    )
+    title = f"{trace.system}, a lone append: microseconds since its call, medians over the share of appends with this order of steps"
     return Table(title, ["process", "us", "step", "share"], rows)
 
 
