@@ -47,6 +47,8 @@ ADAPTERS = {
         "virtuallog/runtime/worker.py",
         "loglets/virtuallog_loglets/archive/drivers/fsspec_files.py",
         "spark/pyspark_virtuallog/task_runner.py",
+        "lab/virtuallog_lab/floor/disk.py",
+        "lab/virtuallog_lab/trace/tracer.py",
         "simulation/virtuallog_simulation/fleet.py",
     )
 }

@@ -14,12 +14,13 @@ from virtuallog_lab.harness.machine import Machine
 @pytest.mark.processes
 async def test_a_log_grows_and_its_chain_stays_small() -> None:
     """Two stages, a restart in each; then a chain that is extended and trimmed. Read back in full."""
-    stages, trimmed, looks = await growth.run([500, 1_000], 100, 64, 60, None, 1.0)
+    stages, trimmed, looks = await growth.run([500, 1_000], 100, 64, 60, 0.3)
     told = report(Machine.look(), stages, trimmed, looks)
 
     assert not told.problems
     assert [stage.entries for stage in stages] == [500, 1_000]
     for stage in stages:
+        assert stage.share_of_floor > 0
         assert stage.restart_seconds > 0
         assert min(stage.memory.sequencer, stage.memory.servers, stage.restarted_memory) > 10 << 20
     assert trimmed is not None

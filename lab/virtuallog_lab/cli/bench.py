@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import click
 
 from virtuallog_lab.harness.options import Form, form_options, keep_option, picture_option
 from virtuallog_server.cli.common.limits import ENTRY_BYTES_MAX
 from virtuallog_server.cli.common.options import json_option, page_option
+
+DEFAULT_ROUNDS: Final = 3
+"""Rounds with the floor: the fewest that have a median which one bad round does not move."""
 
 
 @click.group()
@@ -46,21 +50,45 @@ def _parse_outstanding(context: click.Context, parameter: click.Parameter, text:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Measure this cluster, and leave the entries in it. Without it, three processes of our own.",
 )
+@click.option("--floor", is_flag=True, help="Measure the floor in turn with the log, and tell the ratios.")
+@click.option("--rounds", type=click.IntRange(1, 1000), help=f"Rounds with --floor.  [default: {DEFAULT_ROUNDS}]")
 @json_option
 def append(
-    outstanding: list[int], size: int, seconds: float, loglet: str | None, cluster: Path | None, as_json: bool
+    *,
+    outstanding: list[int],
+    size: int,
+    seconds: float,
+    loglet: str | None,
+    cluster: Path | None,
+    floor: bool,
+    rounds: int | None,
+    as_json: bool,
 ) -> None:
     """Measure durable appends: throughput, and latency as one client sees it.
 
     Ignores VIRTUALLOG_CLUSTER, so that no cluster is measured by accident.
 
+    The floor is the same trip to two of three disks with trio, Cap'n Proto and one disk thread, in four processes of its own.
+    It has no seal, sessions, checksums, repair, recovery, RPC questions or limits: what the machine and these libraries allow.
+
     \b
     Example:
         virtuallog bench append --outstanding 1,64,256 --size 100 --seconds 5
+        virtuallog bench append --floor --rounds 5 --outstanding 1,64,256
     """
+    if rounds is not None and not floor:
+        raise click.UsageError("--rounds needs --floor")
     from virtuallog_lab.cli import bench_job
 
-    bench_job.append(outstanding, size, seconds, loglet, cluster, as_json)
+    plan = bench_job.AppendMeasurement(
+        outstanding=outstanding,
+        size=size,
+        seconds=seconds,
+        loglet=loglet,
+        cluster=cluster,
+        floor_rounds=(rounds or DEFAULT_ROUNDS) if floor else None,
+    )
+    bench_job.append(plan, as_json)
 
 
 @bench.command()

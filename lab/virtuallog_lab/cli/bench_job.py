@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from pathlib import Path
 
+import attrs
 import click
 import trio
 
@@ -17,6 +18,7 @@ from virtuallog.connect import connect, open_services_to
 from virtuallog.runtime.clock import SystemClock
 from virtuallog_lab.bench import matrix_picture
 from virtuallog_lab.bench import reconfigure as swaps
+from virtuallog_lab.bench.floor_comparison import FloorComparison, compare, comparison_report
 from virtuallog_lab.bench.matrix_page import swap_page
 from virtuallog_lab.bench.targets import ZOOKEEPER, choose, target_names
 from virtuallog_lab.harness.machine import Machine
@@ -36,12 +38,28 @@ from virtuallog_server.process.process import SWITCH_SECONDS
 from virtuallog_server.report import made_now, this_command, write
 
 
-def append(
-    outstanding: Sequence[int], size: int, seconds: float, loglet: str | None, cluster: Path | None, as_json: bool
-) -> None:
-    """Measure appends, once for each number in `outstanding`, and print the results."""
+@attrs.frozen(kw_only=True)
+class AppendMeasurement:
+    """Plan of `virtuallog bench append`."""
+
+    outstanding: Sequence[int]
+    size: int
+    seconds: float
+    loglet: str | None
+    """Kind of loglets. None for native, or as the cluster is."""
+    cluster: Path | None
+    """The file of a cluster that runs; None for one of our own."""
+    floor_rounds: int | None
+    """Rounds in which the floor is measured, too; None to measure once, and without it."""
+
+
+def append(plan: AppendMeasurement, as_json: bool) -> None:
+    """Measure appends for each number in `outstanding`, and print the results."""
     sys.setswitchinterval(SWITCH_SECONDS)
-    trio.run(_measure_all, outstanding, size, seconds, loglet, read_cluster_file(cluster) if cluster else None, as_json)
+    machine = Machine.look()
+    comparisons = trio.run(_measure_all, plan, as_json)
+    if comparisons:
+        comparison_report(comparisons, machine).publish("json" if as_json else "text")
 
 
 def reconfigure(
@@ -97,19 +115,18 @@ def trace(plan: TracePlan, picture: Path | None, form: Form) -> None:
     trace_report(traces, machine).publish(form)
 
 
-async def _measure_all(
-    outstanding: Sequence[int],
-    size: int,
-    seconds: float,
-    loglet: str | None,
-    cluster: ClusterFile | None,
-    as_json: bool,
-) -> None:
-    async with _own_cluster(loglet) if cluster is None else _as_it_is(cluster) as measured, connect(measured) as log:
-        if cluster is not None and loglet is not None:
-            await log.reconfig_extend(loglet)
-        for number in outstanding:
-            _show(await measure(log.append, SystemClock(), number, size, seconds), as_json)
+async def _measure_all(plan: AppendMeasurement, as_json: bool) -> list[FloorComparison]:
+    """Measure and show each number. With the floor, return what is to be shown."""
+    given = read_cluster_file(plan.cluster) if plan.cluster else None
+    clock = SystemClock()
+    async with _own_cluster(plan.loglet) if given is None else _as_it_is(given) as cluster, connect(cluster) as log:
+        if given is not None and plan.loglet is not None:
+            await log.reconfig_extend(plan.loglet)
+        if plan.floor_rounds is not None:
+            return await compare(log.append, clock, plan.outstanding, plan.size, plan.seconds, plan.floor_rounds, tell)
+        for number in plan.outstanding:
+            _show(await measure(log.append, clock, number, plan.size, plan.seconds), as_json)
+        return []
 
 
 @asynccontextmanager

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import socket
+from typing import Final
 
 import trio
 from trio.abc import Instrument
 
-from virtuallog_lab.floor.wire import MESSAGE, Wire
+from virtuallog_lab.floor.wire import MESSAGE, Wire, parse
+
+BATCH_BYTES: Final = 1 << 20
+"""Bytes of a batch, as of an appender of the product: large entries are stored while later ones are on their way."""
 
 
 class FloorClient(Instrument):
@@ -17,11 +21,12 @@ class FloorClient(Instrument):
         self._wire = Wire(socket.create_connection(("127.0.0.1", port)))
         self._queue: list[tuple[bytes, trio.lowlevel.Task]] = []
         self._batches: dict[int, list[trio.lowlevel.Task]] = {}
-        self._number = 0
+        self._queued_bytes = self._number = 0
 
     async def append(self, payload: bytes) -> None:
         """Return once the entry is durable. Cannot be cancelled."""
         self._queue.append((payload, trio.lowlevel.current_task()))
+        self._queued_bytes += len(payload)
         await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)
 
     async def run(self) -> None:
@@ -35,14 +40,20 @@ class FloorClient(Instrument):
     def before_io_wait(self, timeout: float) -> None:  # the name that trio calls
         """Send what the turn has brought."""
         if self._queue:
-            queue, self._queue = self._queue, []
-            self._number += 1
-            self._batches[self._number] = [task for _, task in queue]
-            blob = b"".join([payload for payload, _ in queue])
-            self._wire.send(MESSAGE.new_message(batch=self._number, entries=[blob]).to_bytes())
+            queue, size = self._queue, self._queued_bytes
+            self._queue, self._queued_bytes = [], 0
+            count = max(1, len(queue) * BATCH_BYTES // max(1, size))
+            for start in range(0, len(queue), count):
+                self._send_batch(queue[start : start + count])
+
+    def _send_batch(self, entries: list[tuple[bytes, trio.lowlevel.Task]]) -> None:
+        self._number += 1
+        self._batches[self._number] = [task for _, task in entries]
+        blob = b"".join([payload for payload, _ in entries])
+        self._wire.send(MESSAGE.new_message(batch=self._number, entries=[blob]).to_bytes())
 
     def _on_acknowledged(self, frames: list[bytes]) -> None:
         for frame in frames:
-            with MESSAGE.from_bytes(frame) as message:
+            with parse(frame) as message:
                 for task in self._batches.pop(message.batch):
                     trio.lowlevel.reschedule(task)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,11 @@ class Floor:
     """Process id."""
     log_servers: tuple[int, int]
     """Process ids."""
+
+    @property
+    def processes(self) -> list[tuple[str, int]]:
+        """Names and ids of the processes, for `CpuMeter`. The client is this one, and the sequencer stores entries as well."""
+        return [("client", os.getpid()), ("sequencer", self.sequencer), *(("servers", pid) for pid in self.log_servers)]
 
 
 @asynccontextmanager

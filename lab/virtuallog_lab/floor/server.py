@@ -19,7 +19,7 @@ from typing import Final
 import trio
 
 from virtuallog_lab.floor.disk import FloorDisk
-from virtuallog_lab.floor.wire import MESSAGE, OnFrames, Wire
+from virtuallog_lab.floor.wire import MESSAGE, OnFrames, Wire, parse
 
 SWITCH_SECONDS: Final = 0.0005
 """The same as `virtuallog_server.process.process.SWITCH_SECONDS`: importing that would load the product into this process."""
@@ -45,7 +45,7 @@ class FloorSequencer:
         self._wave = wave = self._wave + 1
         entries: list[bytes] = []
         for frame in frames:
-            with MESSAGE.from_bytes(frame) as message:
+            with parse(frame) as message:
                 entries += [bytes(entry) for entry in message.entries]
                 self._pending.append((message.batch, wave))
         encoded: bytes = MESSAGE.new_message(wave=wave, entries=entries).to_bytes()
@@ -57,7 +57,7 @@ class FloorSequencer:
         """The function for what log server 1 or 2 sends."""
 
         def on_frames(frames: list[bytes]) -> None:
-            with MESSAGE.from_bytes(frames[-1]) as message:
+            with parse(frames[-1]) as message:
                 self._stored(server, message.wave)
 
         return on_frames
@@ -78,7 +78,7 @@ async def run_log_server(file: Path) -> None:
 
     def on_waves(frames: list[bytes]) -> None:
         for frame in frames:
-            with MESSAGE.from_bytes(frame) as message:
+            with parse(frame) as message:
                 stored = MESSAGE.new_message(wave=message.wave).to_bytes()
             disk.append(frame, partial(wire.send, stored))
 

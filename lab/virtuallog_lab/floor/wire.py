@@ -16,8 +16,9 @@ OnFrames: TypeAlias = Callable[[list[bytes]], None]
 RECEIVE_BYTES: Final = 1 << 20
 """Bytes read at a time: all that is in progress with small entries."""
 LENGTH_BYTES: Final = 4
-
 MESSAGE: Final[Any] = load("virtuallog_lab.floor", "floor.capnp").Message
+TRAVERSAL_WORDS_MAX: Final = 1 << 40
+"""Words that a reader may visit: no limit, as there is none for what is outstanding."""
 
 
 class Wire:
@@ -33,6 +34,7 @@ class Wire:
         self._socket = connection
         self._unsent = bytearray()
         self._has_unsent = trio.Event()
+        self._token = trio.lowlevel.current_trio_token()
 
     def send(self, *messages: bytes) -> None:
         """Send messages together. What the socket does not take at once is left to the task of `run`."""
@@ -43,7 +45,8 @@ class Wire:
         sent = self._send_now(data)
         if sent < len(data):
             self._unsent += memoryview(data)[sent:]
-            self._has_unsent.set()
+            # Not at once: the client sends when the loop has decided already how long it waits.
+            self._token.run_sync_soon(self._has_unsent.set)
 
     async def run(self, on_frames: OnFrames) -> None:
         """Read until the other side closes the connection."""
@@ -66,16 +69,16 @@ class Wire:
             if not chunk:
                 return
             inbox += chunk
-            if frames := _take_frames(inbox):
+            if frames := take_frames(inbox):
                 on_frames(frames)
 
     async def _send_rest(self) -> None:
         while True:
             await self._has_unsent.wait()
-            self._has_unsent = trio.Event()
             while self._unsent:
                 await trio.lowlevel.wait_writable(self._socket)
                 del self._unsent[: self._send_now(self._unsent)]
+            self._has_unsent = trio.Event()
 
     def _send_now(self, data: bytes | bytearray) -> int:
         try:
@@ -86,11 +89,16 @@ class Wire:
             return len(data)  # the reader sees the end of the connection
 
 
+def parse(frame: bytes) -> Any:
+    """The message in a frame, as a context manager."""
+    return MESSAGE.from_bytes(frame, TRAVERSAL_WORDS_MAX)
+
+
 def _length(message: bytes) -> bytes:
     return len(message).to_bytes(LENGTH_BYTES, "little")
 
 
-def _take_frames(inbox: bytearray) -> list[bytes]:
+def take_frames(inbox: bytearray) -> list[bytes]:
     """Remove and return the complete frames at the front."""
     frames, start, end = [], 0, len(inbox)
     while end - start >= LENGTH_BYTES:

@@ -36,13 +36,3 @@ def _cpu_seconds(pid: int) -> float:
         with suppress(FileNotFoundError):  # it has just ended
             total += int((thread / "schedstat").read_text().split()[0])
     return total / 1e9
-
-
-def children(pid: int) -> list[int]:
-    """The processes that a process has started and that still run."""
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def arguments(pid: int) -> list[str]:
-    """The command line of a process."""
-    return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")

@@ -52,7 +52,7 @@ async def counted_system_calls(
         # This process last: else it is traced while it starts the others' strace, and these with it.
         for name, pid in sorted(pids.items(), key=lambda item: item[1] == os.getpid()):
             await stack.enter_async_context(_strace(pid, files[name]))
-        yield lambda: {name: _parse_strace(file.read_text()) for name, file in files.items()}
+        yield lambda: {name: parse_strace(file.read_text()) for name, file in files.items()}
 
 
 @asynccontextmanager
@@ -69,7 +69,7 @@ async def _strace(pid: int, file: Path) -> AsyncIterator[None]:
             await process.wait()
 
 
-def _parse_strace(text: str) -> dict[str, int]:
+def parse_strace(text: str) -> dict[str, int]:
     """Calls by name, of the table of `strace -c -U calls,name`."""
     rows = (line.split() for line in text.splitlines())
     return {row[1]: int(row[0]) for row in rows if len(row) == 2 and row[0].isdigit() and row[1] != "total"}

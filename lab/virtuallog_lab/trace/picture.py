@@ -10,7 +10,7 @@ from virtuallog.runtime.file_errors import file_errors
 from virtuallog_lab.trace.events import EventKind
 from virtuallog_lab.trace.run import Trace
 from virtuallog_lab.trace.subjects import CLIENT, PROCESSES
-from virtuallog_lab.trace.timeline import Step
+from virtuallog_lab.trace.timeline import TimelineStep
 
 INTERVALS: Final = {
     EventKind.TURN: (EventKind.TURN_END, "#bcd2f7", "scheduler turn"),
@@ -89,7 +89,7 @@ def _draw_timeline(axes: Any, trace: Trace) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _intervals(steps: Sequence[Step]) -> Iterator[tuple[float, float, str, str]]:
+def _intervals(steps: Sequence[TimelineStep]) -> Iterator[tuple[float, float, str, str]]:
     """Begin, end, colour and name. The client calls within a turn, so that one has begun before."""
     for kind, (end_kind, colour, name) in INTERVALS.items():
         begin = 0.0 if kind is EventKind.TURN and steps and steps[0].process == CLIENT else None
@@ -101,7 +101,7 @@ def _intervals(steps: Sequence[Step]) -> Iterator[tuple[float, float, str, str]]
                 begin = None
 
 
-def _messages(steps: Sequence[Step]) -> Iterator[tuple[Step, Step]]:
+def _messages(steps: Sequence[TimelineStep]) -> Iterator[tuple[TimelineStep, TimelineStep]]:
     """Sends with the receipts that belong to them."""
     receipts = {(step.process, step.detail, step.number): step for step in steps if step.kind is EventKind.RECEIVED}
     for step in steps:

@@ -23,7 +23,7 @@ from virtuallog_lab.trace import kernel
 from virtuallog_lab.trace.counts import EventCounts, count_events
 from virtuallog_lab.trace.events import ProcessTrace, name_peers
 from virtuallog_lab.trace.subjects import CLIENT, Subject, open_product, open_traced_floor
-from virtuallog_lab.trace.timeline import Step, Window, typical_steps
+from virtuallog_lab.trace.timeline import TimelineStep, Window, typical_steps
 from virtuallog_lab.trace.tracer import Tracer
 from virtuallog_lab.workload.appends import Append, percentile
 from virtuallog_server.process.process import SWITCH_SECONDS
@@ -70,7 +70,7 @@ class Trace:
     traced_p50_us: float
     """Median latency while events are counted: the difference is the cost of recording."""
     processes: Mapping[str, ProcessCosts]
-    steps: Sequence[Step]
+    steps: Sequence[TimelineStep]
     """Timeline of one append; empty if several are outstanding, as their steps are mixed."""
 
     def plain(self) -> dict[str, Any]:
@@ -119,7 +119,7 @@ async def _trace(subject: Subject, clock: Clock, outstanding: int, plan: TracePl
     )
 
 
-async def _timeline(subject: Subject, clock: Clock, plan: TracePlan) -> list[Step]:
+async def _timeline(subject: Subject, clock: Clock, plan: TracePlan) -> list[TimelineStep]:
     load = _Load(subject.append, clock, 1, plan.size, PAUSE_SECONDS)
     windows, recorded = await _record(subject, clock, load, plan.seconds)
     return typical_steps(windows, name_peers(recorded), CLIENT)

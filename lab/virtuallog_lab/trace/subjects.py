@@ -1,4 +1,4 @@
-"""What is traced: a cluster of the product, or the floor, each as four processes of which one is the client."""
+"""Traced systems: a cluster of the product, or the floor, each as four processes of which one is the client."""
 
 from __future__ import annotations
 

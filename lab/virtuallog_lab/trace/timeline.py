@@ -17,7 +17,7 @@ Window: TypeAlias = tuple[float, float]
 
 
 @attrs.frozen(kw_only=True)
-class Step:
+class TimelineStep:
     """One step of a typical append."""
 
     process: str
@@ -32,7 +32,9 @@ class Step:
     """Share of appends whose steps in this lane are these, in this order."""
 
 
-def typical_steps(windows: Sequence[Window], processes: Mapping[str, Iterable[TraceEvent]], client: str) -> list[Step]:
+def typical_steps(
+    windows: Sequence[Window], processes: Mapping[str, Iterable[TraceEvent]], client: str
+) -> list[TimelineStep]:
     """Steps of a typical append, in the order of their median times.
 
     A lane is the event loop of a process, or its other threads. In each, the steps are those of the most frequent order, and the
@@ -56,7 +58,7 @@ def typical_steps(windows: Sequence[Window], processes: Mapping[str, Iterable[Tr
 
 def _typical_of_lane(
     lane: tuple[str, bool], begins: Sequence[float], found: Mapping[int, Sequence[TraceEvent]]
-) -> Iterator[Step]:
+) -> Iterator[TimelineStep]:
     """Steps of one lane, from its events by append."""
     orders: dict[tuple[tuple[EventKind, str], ...], list[list[float]]] = defaultdict(list)
     for index, events in found.items():
@@ -66,7 +68,7 @@ def _typical_of_lane(
     seen = Counter[tuple[EventKind, str]]()
     for place, (kind, detail) in enumerate(order):
         seen[kind, detail] += 1
-        yield Step(
+        yield TimelineStep(
             process=lane[0],
             in_loop=lane[1],
             kind=kind,

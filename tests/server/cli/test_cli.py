@@ -44,7 +44,7 @@ EVERY_COMMAND = ["up", "serve", "append", "read", "tail", "trim", "seal", "chain
                  "explain"]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [*EVERY_COMMAND, "bench append", "demo"])
+@pytest.mark.parametrize("name", [*EVERY_COMMAND, "bench append", "bench trace", "demo"])
 def test_every_command_teaches_by_example(name: str) -> None:
     """--help of each command shows how it is called."""
     result = run(*name.split(), "--help")
@@ -104,6 +104,7 @@ def test_the_exit_codes_are_documented() -> None:
         (["serve", "--id", "1", "--data", "d", "--peers", "7001"], "peer: '7001' is not id@host:port"),
         (["serve", "--id", "1", "--data", "d", "--peers", "2@127.0.0.1:7002"], "lacks this node, 1"),
         (["bench", "append", "--outstanding", "1,x"], "must be whole numbers above 0"),
+        (["bench", "append", "--rounds", "5"], "--rounds needs --floor"),
         (["fly"], "No such command 'fly'"),
     ],
 )
@@ -220,6 +221,7 @@ def test_a_command_waits_for_no_module_of_another(dead_cluster: Path) -> None:
         "virtuallog_server.local_cluster.supervisor",
         "virtuallog_lab.demo",
         "virtuallog_lab.bench",
+        "virtuallog_lab.trace",
     ):
         assert module not in loaded
 

@@ -66,8 +66,12 @@ def test_a_scenario_that_needs_an_extra_names_it(scenario: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
-    [["demo", "--picture", "p.png"], ["bench", "reconfigure", "--picture", "p.png"]],
-    ids=["demo", "bench"],
+    [
+        ["demo", "--picture", "p.png"],
+        ["bench", "reconfigure", "--picture", "p.png"],
+        ["bench", "trace", "--picture", "p.png"],
+    ],
+    ids=["demo", "reconfigure", "trace"],
 )
 def test_a_picture_names_its_extra(command: list[str]) -> None:
     """`--picture` without matplotlib ends in one line, before anything is started."""

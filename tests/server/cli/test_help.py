@@ -29,7 +29,7 @@ HEAVY = frozenset(
         "attrs", "capnp", "cattrs", "crc32c", "cryptography", "hypercorn", "jinja2", "matplotlib", "numpy", "pandas", "pyarrow",
         "pyspark", "rich", "rocksdict", "starlette", "structlog", "trio",
         "virtuallog.client", "virtuallog.connect", "virtuallog.contract", "virtuallog.rpc",
-        "virtuallog_database", "virtuallog_lab.bench", "virtuallog_lab.demo", "virtuallog_loglets", "virtuallog_metastore",
+        "virtuallog_database", "virtuallog_lab.bench", "virtuallog_lab.demo", "virtuallog_lab.floor", "virtuallog_lab.trace", "virtuallog_loglets", "virtuallog_metastore",
         "virtuallog_server.local_cluster", "virtuallog_server.node", "virtuallog_simulation.scenarios", "virtuallog_simulation.world",
     }
 )  # fmt: skip

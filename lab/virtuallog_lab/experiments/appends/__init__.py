@@ -1,1 +1,1 @@
-"""Experiment: the cost of an append, for the bare pipeline, a loglet alone and a VirtualLog on it (`append`)."""
+"""Experiment: the cost of an append, for the floor, a loglet alone and a VirtualLog on it (`append`)."""

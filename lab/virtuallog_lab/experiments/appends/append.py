@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Cost of an append: the bare pipeline, a loglet, and a VirtualLog on it, in turn, on this machine.
+"""Cost of an append: the floor, a loglet, and a VirtualLog on it, in turn, on this machine.
 
-    python -m virtuallog_lab.experiments.appends.append --bare ../shared/limits/bare_pipeline.py --rounds 5
+    python -m virtuallog_lab.experiments.appends.append --rounds 5
     python -m virtuallog_lab.experiments.appends.append --loglet paxos --rounds 5
     python -m virtuallog_lab.experiments.appends.append --loglet striped --outstanding 256
 
 One round measures every system with every number of outstanding appends, one right after the other,
 so that noise of the machine hits them alike. The results are medians over the rounds, and ratios to
-the bare pipeline, or to the native loglet, of the same run: figures of two runs cannot be compared.
+the floor (`virtuallog_lab.floor`), or to the native loglet, of the same run: figures of two runs cannot be compared.
 CPU time per append hardly depends on noise; use it to judge a change. `--loglet paxos` measures the
 paxos loglet beside the native one, and PySyncObj, which syncs nothing to any disk. `--loglet
 striped` measures a striped loglet of two stripes over three servers beside a native one over as
@@ -29,10 +29,10 @@ import click
 import trio
 
 from virtuallog.runtime.clock import SystemClock
-from virtuallog_lab.experiments.appends.bare_pipeline import measure_bare
 from virtuallog_lab.experiments.appends.own_systems import open_own_systems
+from virtuallog_lab.experiments.appends.sampler import take_sample
 from virtuallog_lab.experiments.appends.samples import (
-    BARE,
+    FLOOR,
     LOGLET,
     NATIVE_SYSTEMS,
     OWN,
@@ -44,6 +44,7 @@ from virtuallog_lab.experiments.appends.samples import (
 )
 from virtuallog_lab.experiments.appends.summary import as_markdown, draw, put_into, summarize
 from virtuallog_lab.experiments.contestants.pysyncobj import PySyncObjContestant
+from virtuallog_lab.floor.processes import open_floor
 from virtuallog_lab.harness.report import tell
 from virtuallog_server.process import log_output
 
@@ -66,18 +67,20 @@ class AppendPlan:
     segments: int
     sessions: int
     systems: Sequence[str]
-    bare: str
-    """The script of the bare pipeline."""
 
 
 async def run(plan: AppendPlan, show: Callable[[AppendSample], None]) -> list[AppendSample]:
     """Measure all of it, round by round."""
     samples = []
     async with AsyncExitStack() as stack:
-        others = {PYSYNCOBJ: await stack.enter_async_context(_open_pysyncobj())} if PYSYNCOBJ in plan.systems else {}
+        others = {
+            system: await stack.enter_async_context(opened())
+            for system, opened in {FLOOR: _open_floor, PYSYNCOBJ: _open_pysyncobj}.items()
+            if system in plan.systems
+        }
         for _ in range(plan.rounds):
             async with _open_own(plan) as own:
-                measures: dict[str, Measure] = {BARE: partial(measure_bare, plan.bare, SystemClock()), **own, **others}
+                measures = {**own, **others}
                 for outstanding in plan.outstanding:
                     for system in plan.systems:
                         samples.append(await measures[system](outstanding, plan.size, plan.seconds))
@@ -97,6 +100,12 @@ async def _open_own(plan: AppendPlan) -> AsyncIterator[dict[str, Measure]]:
                 )
                 measures |= {system: partial(own.measure, system) for system in systems}
         yield measures
+
+
+@asynccontextmanager
+async def _open_floor() -> AsyncIterator[Measure]:
+    async with open_floor() as floor:
+        yield partial(take_sample, FLOOR, [floor.client.append], floor.processes, SystemClock())
 
 
 @asynccontextmanager
@@ -126,7 +135,7 @@ def _numbers(_: click.Context, __: click.Parameter, text: str) -> list[int]:
     default="native",
     show_default=True,
     type=click.Choice([*OWN]),
-    help="Kind to compare: native with the bare pipeline, others with native.",
+    help="Kind to compare: native with the floor, others with native.",
 )
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(min=1))
 @click.option("--outstanding", default="1,64,256", show_default=True, callback=_numbers, metavar="N,N")
@@ -139,13 +148,6 @@ def _numbers(_: click.Context, __: click.Parameter, text: str) -> list[int]:
     "--sessions", type=click.IntRange(1, 256), help="That share what is outstanding.  [default: 1, for striped 8]"
 )
 @click.option("--system", "systems", multiple=True, type=click.Choice(SYSTEMS), help="Only this one; may be repeated.")
-@click.option(
-    "--bare",
-    envvar="VIRTUALLOG_BARE_PIPELINE",
-    metavar="SCRIPT",
-    type=click.Path(exists=True, dir_okay=False),
-    help="The script of the bare pipeline, which is not part of this project.",
-)
 @click.option("--json", "as_json", is_flag=True, help="Print one object per measurement, and nothing else.")
 @click.option(
     "--markdown",
@@ -163,16 +165,11 @@ def main(
     segments: int,
     sessions: int | None,
     systems: tuple[str, ...],
-    bare: str | None,
     as_json: bool,
     markdown: Path | None,
 ) -> None:
-    """Measure appends against the bare pipeline, or against the native loglet."""
+    """Measure appends against the floor, or against the native loglet."""
     log_output.configure("warning")
-    wanted = systems or COMPARED[loglet]
-    if BARE in wanted and bare is None:
-        click.echo("Without --bare the bare pipeline is left out: there are no ratios.", err=True)
-        wanted = tuple(system for system in wanted if system != BARE)
     plan = AppendPlan(
         rounds=rounds,
         outstanding=outstanding,
@@ -180,11 +177,10 @@ def main(
         seconds=seconds,
         segments=segments,
         sessions=sessions or SESSIONS[loglet],
-        systems=wanted,
-        bare=bare or "",
+        systems=systems or COMPARED[loglet],
     )
     summaries = summarize(trio.run(run, plan, partial(_show, as_json)))
-    table = as_markdown(summaries, BARE if loglet == "native" else LOGLET)
+    table = as_markdown(summaries, FLOOR if loglet == "native" else LOGLET)
     if not as_json:
         click.echo(table)
     if markdown is not None:

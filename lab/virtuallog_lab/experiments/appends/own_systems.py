@@ -18,11 +18,11 @@ from virtuallog.connect import connect, open_services_to
 from virtuallog.contract.ports import Clock
 from virtuallog.contract.types import NodeId
 from virtuallog_lab.experiments.appends.loglet_client import LogletClient
+from virtuallog_lab.experiments.appends.sampler import take_sample
 from virtuallog_lab.experiments.appends.samples import OWN, AppendSample
-from virtuallog_lab.harness.cpu_time import CpuMeter
 from virtuallog_lab.harness.orderer import ASKED, find_orderer
 from virtuallog_lab.harness.trial import temporary_cluster
-from virtuallog_lab.workload.appends import Append, Measurement, measure_spread, warm_up_seconds
+from virtuallog_lab.workload.appends import Append
 from virtuallog_server.local_cluster.supervisor import LocalCluster
 
 
@@ -38,29 +38,11 @@ class OwnSystems:
 
     async def measure(self, system: str, outstanding: int, size: int, seconds: float) -> AppendSample:
         """One measurement; it warms up first."""
-        measured: list[Measurement] = []
-
-        async def run() -> None:
-            measured.append(await measure_spread(self.appends[system], self.clock, outstanding, size, seconds))
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(run)
-            await self.clock.sleep(warm_up_seconds(seconds))
-            meter = CpuMeter(self._processes())
-            await self.clock.sleep(seconds)
-            used = meter.seconds()
-        return AppendSample(
-            system=system,
-            outstanding=outstanding,
-            bytes=size,
-            ops_per_s=measured[0].ops_per_s,
-            p50_ms=measured[0].p50_ms,
-            p99_ms=measured[0].p99_ms,
-            cpu_us={name: 1e6 * value / measured[0].ops for name, value in used.items()},
-        )
+        appends, processes = self.appends[system], self._processes()
+        return await take_sample(system, appends, processes, self.clock, outstanding, size, seconds)
 
     def _processes(self) -> list[tuple[str, int]]:
-        """The node that orders stores entries as well, as in the bare pipeline."""
+        """The node that orders stores entries as well, as on the floor."""
         nodes = [
             ("sequencer" if node.id == self._orderer else "servers", node.pid)
             for node in self._cluster.nodes.values()

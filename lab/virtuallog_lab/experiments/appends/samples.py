@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import attrs
 
-BARE: Final = "bare pipeline"
+FLOOR: Final = "floor"
 LOGLET: Final = "native loglet"
 VIRTUAL_LOG: Final = "VirtualLog"
 PAXOS_LOGLET: Final = "paxos loglet"
@@ -15,10 +15,10 @@ PAXOS_LOG: Final = "VirtualLog on paxos"
 STRIPED_LOGLET: Final = "striped loglet"
 STRIPED_LOG: Final = "VirtualLog on striped"
 PYSYNCOBJ: Final = "PySyncObj, never syncs"
-NATIVE_SYSTEMS: Final = (BARE, LOGLET, VIRTUAL_LOG)
+NATIVE_SYSTEMS: Final = (FLOOR, LOGLET, VIRTUAL_LOG)
 PAXOS_SYSTEMS: Final = (LOGLET, PAXOS_LOGLET, VIRTUAL_LOG, PAXOS_LOG, PYSYNCOBJ)
 STRIPED_SYSTEMS: Final = (LOGLET, STRIPED_LOGLET, VIRTUAL_LOG, STRIPED_LOG)
-SYSTEMS: Final = (BARE, LOGLET, PAXOS_LOGLET, STRIPED_LOGLET, VIRTUAL_LOG, PAXOS_LOG, STRIPED_LOG, PYSYNCOBJ)
+SYSTEMS: Final = (FLOOR, LOGLET, PAXOS_LOGLET, STRIPED_LOGLET, VIRTUAL_LOG, PAXOS_LOG, STRIPED_LOG, PYSYNCOBJ)
 """Systems in the order in which they are measured and shown."""
 OWN: Final = {
     "native": (LOGLET, VIRTUAL_LOG),

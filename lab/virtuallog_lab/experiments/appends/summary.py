@@ -8,7 +8,7 @@ from statistics import median
 
 import attrs
 
-from virtuallog_lab.experiments.appends.samples import BARE, PROCESSES, SYSTEMS, AppendSample
+from virtuallog_lab.experiments.appends.samples import FLOOR, PROCESSES, SYSTEMS, AppendSample
 
 _END = "<!-- end of measured -->"
 
@@ -59,7 +59,7 @@ def summarize(samples: Sequence[AppendSample]) -> list[Summary]:
     return [Summary(groups[key]) for key in sorted(groups)]
 
 
-def as_markdown(summaries: Sequence[Summary], reference: str = BARE) -> str:
+def as_markdown(summaries: Sequence[Summary], reference: str = FLOOR) -> str:
     """The table, with ratios to the system `reference`, if that was measured."""
     first = summaries[0].samples
     compared = {summary.outstanding: summary for summary in summaries if summary.system == reference}

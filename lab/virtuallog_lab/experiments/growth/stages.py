@@ -16,8 +16,9 @@ from virtuallog.contract.chain import Segment
 from virtuallog.contract.errors import UnavailableError, VirtualLogError
 from virtuallog.contract.types import LogPosition, NodeId, PlacedBatch
 from virtuallog.runtime.clock import SystemClock
-from virtuallog_lab.experiments.appends.bare_pipeline import measure_bare
+from virtuallog_lab.floor.client import FloorClient
 from virtuallog_lab.harness.report import tell
+from virtuallog_lab.workload.appends import measure
 from virtuallog_loglets.native import config as native_config
 from virtuallog_loglets.native.messages import NativeGetState
 from virtuallog_server.local_cluster.supervisor import LocalCluster
@@ -49,7 +50,8 @@ class Stage:
 
     entries: int
     ops_per_s: float
-    bare_ops_per_s: float | None
+    floor_ops_per_s: float
+    """Right after it."""
     memory: Memory
     restarted_memory: int
     """Resident bytes of the node that was started again."""
@@ -60,11 +62,11 @@ class Stage:
     reads_per_s: float
 
     @property
-    def share_of_bare(self) -> float | None:
-        return self.ops_per_s / self.bare_ops_per_s if self.bare_ops_per_s else None
+    def share_of_floor(self) -> float:
+        return self.ops_per_s / self.floor_ops_per_s
 
     def plain(self) -> dict[str, Any]:
-        return {**attrs.asdict(self), "share_of_bare": self.share_of_bare}
+        return {**attrs.asdict(self), "share_of_floor": self.share_of_floor}
 
 
 @attrs.frozen(kw_only=True)
@@ -83,7 +85,7 @@ async def grow(
     entries: Sequence[int],
     size: int,
     outstanding: int,
-    bare: str | None,
+    floor: FloorClient,
     seconds: float,
 ) -> tuple[list[Stage], Trimmed]:
     """All stages, and the trim behind them.
@@ -97,8 +99,8 @@ async def grow(
         measured = min(MEASURED_ENTRIES, max(1, target // 10), target - held)
         await append_entries(log, target - held - measured, size, outstanding)
         rate = await append_entries(log, measured, size, outstanding)
-        sample = await measure_bare(bare, CLOCK, outstanding, size, seconds) if bare else None
-        stage = await _look(cluster, log, target, rate, sample.ops_per_s if sample else None)
+        beside = await measure(floor.append, CLOCK, outstanding, size, seconds)
+        stage = await _look(cluster, log, target, rate, beside.ops_per_s)
         stages.append(stage)
         held = target
         tell(f"{target:>12,} entries: {rate:,.0f}/s, restart {stage.restart_seconds:.1f} s")
@@ -121,7 +123,7 @@ async def append_entries(log: VirtualLog, count: int, size: int, outstanding: in
     return count / max(CLOCK.monotonic() - began, 1e-9)
 
 
-async def _look(cluster: LocalCluster, log: VirtualLog, entries: int, rate: float, bare_rate: float | None) -> Stage:
+async def _look(cluster: LocalCluster, log: VirtualLog, entries: int, rate: float, floor_rate: float) -> Stage:
     segment = (await log.view.current()).chain.last
     sequencer = native_config.decode_untrusted(segment.config).sequencer
     others = [node for node in cluster.nodes if node != sequencer]
@@ -135,7 +137,7 @@ async def _look(cluster: LocalCluster, log: VirtualLog, entries: int, rate: floa
     return Stage(
         entries=entries,
         ops_per_s=rate,
-        bare_ops_per_s=bare_rate,
+        floor_ops_per_s=floor_rate,
         memory=memory,
         restarted_memory=resident_bytes(cluster.nodes[others[-1]].pid),
         restart_seconds=restart,
