@@ -17,6 +17,7 @@ from virtuallog_lab.bench.floor_comparison import FloorComparison, comparison_re
 from virtuallog_lab.floor.processes import open_floor
 from virtuallog_lab.floor.wire import LENGTH_BYTES, take_frames
 from virtuallog_lab.harness.machine import Machine
+from virtuallog_lab.harness.program import PeerError
 from virtuallog_lab.workload.appends import Measurement
 
 
@@ -42,6 +43,16 @@ async def test_an_entry_is_acknowledged_by_two_of_three() -> None:
         async with trio.open_nursery() as nursery:
             for size in (0, 100, 3 << 20, 5 << 20):
                 nursery.start_soon(floor.client.append, bytes(size))
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+async def test_an_append_fails_when_the_sequencer_has_died() -> None:
+    """A measurement ends with an error, and does not wait for ever."""
+    with pytest.RaisesGroup(PeerError):
+        async with open_floor() as floor:
+            os.kill(floor.sequencer, signal.SIGKILL)
+            await floor.client.append(b"lost")
 
 
 def measured(ops_per_s: float, p50_ms: float) -> Measurement:

@@ -7,6 +7,8 @@ import os
 import socket
 import subprocess
 import sys
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -17,7 +19,7 @@ from virtuallog.runtime.clock import SystemClock
 from virtuallog_lab.trace.counts import count_events
 from virtuallog_lab.trace.events import EventKind, ProcessTrace, TraceEvent, name_peers
 from virtuallog_lab.trace.kernel import has_strace, parse_strace
-from virtuallog_lab.trace.probes import TracedQueue
+from virtuallog_lab.trace.probes import PROBES, Probe, TracedQueue
 from virtuallog_lab.trace.timeline import typical_steps
 from virtuallog_lab.trace.tracer import Tracer
 
@@ -26,6 +28,15 @@ KIND = EventKind
 
 def event(at: float, kind: EventKind, detail: str = "", *, in_loop: bool = True) -> TraceEvent:
     return TraceEvent(at, kind, detail, in_loop)
+
+
+# -- what is probed ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.path)
+def test_what_is_probed_is_there(probe: Probe) -> None:
+    """A function that was renamed would end a node that begins a trace."""
+    assert callable(attrgetter(probe.path)(import_module(probe.module)))
 
 
 # -- what is recorded -------------------------------------------------------------------------------------------------
@@ -74,12 +85,13 @@ async def test_a_thread_is_told_from_the_loop() -> None:
 
 
 def test_a_trace_is_read_as_it_was_written(tmp_path: Path) -> None:
-    """Another process reads the file."""
+    """Another process takes the file, once it is there."""
     trace = ProcessTrace([event(1.5, KIND.SENT, "7"), event(1.75, KIND.SYNC, in_loop=False)], {"7": (4000, 5000)})
     trace.write(tmp_path / "1.json")
 
-    assert ProcessTrace.read(tmp_path / "1.json") == trace
-    assert [path.name for path in tmp_path.iterdir()] == ["1.json"]
+    assert ProcessTrace.take(tmp_path / "2.json") is None
+    assert ProcessTrace.take(tmp_path / "1.json") == trace
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_socket_is_named_after_the_process_at_its_other_end() -> None:

@@ -9,6 +9,7 @@ import trio
 from trio.abc import Instrument
 
 from virtuallog_lab.floor.wire import MESSAGE, Wire, parse
+from virtuallog_lab.harness.program import PeerError
 
 BATCH_BYTES: Final = 1 << 20
 """Bytes of a batch, as of an appender of the product: large entries are stored while later ones are on their way."""
@@ -22,20 +23,26 @@ class FloorClient(Instrument):
         self._queue: list[tuple[bytes, trio.lowlevel.Task]] = []
         self._batches: dict[int, list[trio.lowlevel.Task]] = {}
         self._queued_bytes = self._number = 0
+        self._is_over = False
 
     async def append(self, payload: bytes) -> None:
-        """Return once the entry is durable. Cannot be cancelled."""
+        """Return once the entry is durable. Cancelling it ends the client."""
         self._queue.append((payload, trio.lowlevel.current_task()))
         self._queued_bytes += len(payload)
-        await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)
+        await trio.lowlevel.wait_task_rescheduled(self._abort)
 
     async def run(self) -> None:
-        """Send and receive until the sequencer ends, or until cancelled."""
+        """Send and receive until cancelled.
+
+        Raises:
+            PeerError: the sequencer has ended.
+        """
         trio.lowlevel.add_instrument(self)
         try:
             await self._wire.run(self._on_acknowledged)
         finally:
             trio.lowlevel.remove_instrument(self)
+        raise PeerError("the sequencer of the floor has ended")
 
     def before_io_wait(self, timeout: float) -> None:  # the name that trio calls
         """Send what the turn has brought."""
@@ -52,7 +59,13 @@ class FloorClient(Instrument):
         blob = b"".join([payload for payload, _ in entries])
         self._wire.send(MESSAGE.new_message(batch=self._number, entries=[blob]).to_bytes())
 
+    def _abort(self, _raise_cancel: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+        self._is_over = True
+        return trio.lowlevel.Abort.SUCCEEDED
+
     def _on_acknowledged(self, frames: list[bytes]) -> None:
+        if self._is_over:  # a task that was cancelled is in one of the batches, and waits no more
+            return
         for frame in frames:
             with parse(frame) as message:
                 for task in self._batches.pop(message.batch):

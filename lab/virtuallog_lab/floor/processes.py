@@ -15,6 +15,7 @@ import attrs
 import trio
 
 from virtuallog_lab.floor.client import FloorClient
+from virtuallog_lab.harness.program import PeerError
 
 PROGRAM: Final = (sys.executable, "-P", "-m", "virtuallog_lab.floor.server")
 
@@ -78,6 +79,6 @@ async def _port(process: trio.Process) -> int:
     while not line.endswith(b"\n"):
         chunk = await process.stdout.receive_some()
         if not chunk:
-            raise RuntimeError(f"a process of the floor has ended with {await process.wait()}")
+            raise PeerError(f"a process of the floor has ended with {await process.wait()}")
         line += chunk
     return int(line)

@@ -70,8 +70,12 @@ class ProcessTrace:
         new.replace(path)
 
     @classmethod
-    def read(cls, path: Path) -> ProcessTrace:
+    def take(cls, path: Path) -> ProcessTrace | None:
+        """Read the file and remove it; None if it has not been written yet."""
+        if not path.exists():
+            return None
         plain = json.loads(path.read_text())
+        path.unlink()
         events = [TraceEvent(at, EventKind(kind), detail, in_loop) for at, kind, detail, in_loop in plain["events"]]
         return cls(events, {descriptor: (own, peer) for descriptor, (own, peer) in plain["ports"].items()})
 

@@ -11,8 +11,8 @@ from virtuallog_lab.trace.kernel import has_strace
 from virtuallog_lab.trace.run import ProcessCosts, Trace
 from virtuallog_lab.trace.subjects import PROCESSES
 
-NAMES_MAX: Final = 8
-"""Most names of tasks or system calls in a cell."""
+NAMES_MAX: Final = 10
+"""Most names of tasks or system calls of a process."""
 COSTS: Final[Mapping[str, Callable[[ProcessCosts], float]]] = {
     "turns": lambda costs: costs.events.turns,
     "woken": lambda costs: sum(costs.events.woken.values()),
@@ -65,31 +65,31 @@ def _cells(processes: Sequence[ProcessCosts]) -> list[str]:
 
 
 def _names(what: str, systems: Sequence[Trace], counts: Callable[[ProcessCosts], Mapping[str, float]]) -> Table:
-    rows = [
-        [f"{process}, {trace.system}", _top(counts(trace.processes[process]))]
-        for process in PROCESSES
-        for trace in systems
-    ]
-    return Table(f"{systems[0].outstanding} outstanding, {what} per append", ["process", what], rows)
-
-
-def _top(counts: Mapping[str, float]) -> str:
-    named = [f"{name} {count:.2f}" for name, count in counts.items() if count >= 0.01]
-    return ", ".join(named[:NAMES_MAX])
+    """The largest counts by name, with the systems beside each other."""
+    rows = []
+    for process in PROCESSES:
+        found = [counts(trace.processes[process]) for trace in systems]
+        most = {name: max(each.get(name, 0.0) for each in found) for each in found for name in each}
+        rows += [
+            [f"{process}: {name}", *(f"{each[name]:.2f}" if name in each else "-" for each in found)]
+            for name in sorted(most, key=lambda name: -most[name])[:NAMES_MAX]
+        ]
+    return Table(
+        f"{systems[0].outstanding} outstanding, {what} per append", [what, *(trace.system for trace in systems)], rows
+    )
 
 
 def _timeline(trace: Trace) -> Table:
     rows = [
         [
-            f"{step.process}{'' if step.in_loop else ', thread'}",
+            f"{step.process}{'' if step.in_loop else ', thread'}: {step.kind} {step.detail}".rstrip(),
             f"{step.at_us:,.0f}",
-            f"{step.kind} {step.detail}".strip(),
             f"{step.share:.2f}",
         ]
         for step in trace.steps
     ]
     title = f"{trace.system}, a lone append: microseconds since its call, medians over the share of appends with this order of steps"
-    return Table(title, ["process", "us", "step", "share"], rows)
+    return Table(title, ["step", "us", "share"], rows)
 
 
 def _latency(trace: Trace) -> str:

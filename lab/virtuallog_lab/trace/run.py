@@ -19,6 +19,7 @@ import trio
 
 from virtuallog.contract.ports import Clock
 from virtuallog_lab.harness.cpu_time import CpuMeter
+from virtuallog_lab.harness.program import PeerError
 from virtuallog_lab.trace import kernel
 from virtuallog_lab.trace.counts import EventCounts, count_events
 from virtuallog_lab.trace.events import ProcessTrace, name_peers
@@ -31,7 +32,9 @@ from virtuallog_server.process.process import SWITCH_SECONDS
 SETTLE_SECONDS: Final = 0.3
 """Time in seconds for the processes to begin a trace, and for the work behind the last acknowledgement."""
 POLL_SECONDS: Final = 0.02
-PAUSE_SECONDS: Final = 0.003
+WRITE_SECONDS: Final = 60.0
+"""Timeout in seconds for a process to write its trace; hundreds of thousands of events take a second."""
+PAUSE_SECONDS: Final = 0.001
 """Pause between two appends of a timeline, in seconds: the third log server answers when the client has gone on, and that shall not
 be taken for a step of the next append."""
 
@@ -72,6 +75,11 @@ class Trace:
     processes: Mapping[str, ProcessCosts]
     steps: Sequence[TimelineStep]
     """Timeline of one append; empty if several are outstanding, as their steps are mixed."""
+
+    @property
+    def timeline_us(self) -> float:
+        """End of the timeline as its client sees it. There are pauses between its appends, so caches are colder."""
+        return max(step.at_us for step in self.steps if step.process == CLIENT)
 
     def plain(self) -> dict[str, Any]:
         return attrs.asdict(self)
@@ -181,12 +189,17 @@ async def _record(
     recorded = {CLIENT: tracer.end()}
     for name, pid in others.items():
         os.kill(pid, signal.SIGUSR2)
-        file = subject.folder / f"{pid}.json"
-        while not file.exists():
-            await clock.sleep(POLL_SECONDS)
-        recorded[name] = ProcessTrace.read(file)
-        file.unlink()
+        recorded[name] = await _written(subject.folder / f"{pid}.json", clock)
     return windows, recorded
+
+
+async def _written(file: Path, clock: Clock) -> ProcessTrace:
+    """Wait for the file of a process, and take it."""
+    with clock.timeout(WRITE_SECONDS):
+        while (trace := ProcessTrace.take(file)) is None:
+            await clock.sleep(POLL_SECONDS)
+        return trace
+    raise PeerError(f"process {file.stem} has not written its trace in {WRITE_SECONDS:g} s; has it ended?")
 
 
 def _median_us(windows: Sequence[Window]) -> float:
