@@ -52,7 +52,7 @@ def draw(traces: Sequence[Trace], title: str, path: Path) -> None:
     for axes, trace in zip(grid[:, 0], lone, strict=True):
         _draw_timeline(axes, trace)
     grid[0, 0].legend(frameon=False, fontsize=8, ncols=7, loc="lower right", bbox_to_anchor=(1, 1))
-    grid[-1, 0].set_xlabel("microseconds since the call of append, medians")
+    grid[-1, 0].set_xlabel("microseconds since the call of append, medians of the fastest quarter")
     figure.suptitle(title, x=0.01, ha="left")
     with file_errors(path):
         figure.savefig(path, dpi=100)

@@ -88,7 +88,7 @@ def _timeline(trace: Trace) -> Table:
         ]
         for step in trace.steps
     ]
-    title = f"{trace.system}, a lone append: microseconds since its call, medians over the share of appends with this order of steps"
+    title = f"{trace.system}, a lone append: microseconds since its call, medians over the fastest quarter, and the share of it with this order of steps"
     return Table(title, ["step", "us", "share"], rows)
 
 

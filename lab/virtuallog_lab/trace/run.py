@@ -34,7 +34,7 @@ SETTLE_SECONDS: Final = 0.3
 POLL_SECONDS: Final = 0.02
 WRITE_SECONDS: Final = 60.0
 """Timeout in seconds for a process to write its trace; hundreds of thousands of events take a second."""
-PAUSE_SECONDS: Final = 0.001
+PAUSE_SECONDS: Final = 0.002
 """Pause between two appends of a timeline, in seconds: the third log server answers when the client has gone on, and that shall not
 be taken for a step of the next append."""
 
