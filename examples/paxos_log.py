@@ -1,9 +1,7 @@
 """A log of one replica, used by itself: append, read, truncate. Each run finds what the runs before it have left."""
 
-import logging
 import sys
 
-import structlog
 import trio
 
 from virtuallog_loglets.paxos.standalone.facade import LogReader, LogWriter, open_log
@@ -23,5 +21,4 @@ async def main(path: str) -> None:
             await writer.truncate(position)
 
 
-structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))  # which is for you to say
 trio.run(main, sys.argv[1])

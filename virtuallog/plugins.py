@@ -10,7 +10,6 @@ from importlib.metadata import entry_points
 from typing import Final
 
 import attrs
-import structlog
 
 from virtuallog.admin.control import CONTROL
 from virtuallog.admin.membership import MEMBERSHIP
@@ -18,8 +17,7 @@ from virtuallog.contract.capnp_interface import Interface
 from virtuallog.contract.errors import UnknownKindError
 from virtuallog.contract.metastore import MetaStoreProvider
 from virtuallog.contract.provider import LogletProvider, SupportsPresentation, compose
-
-log = structlog.get_logger(__name__)
+from virtuallog.runtime import log
 
 LOGLETS_GROUP: Final = "virtuallog.loglets"
 METASTORES_GROUP: Final = "virtuallog.metastores"

@@ -7,13 +7,11 @@ Read-only clients leave half-done changes of a chain to the nodes.
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Final, TypeVar
 
-import structlog
 import trio
 
 from virtuallog.blocking import BlockingLog, connect_blocking
@@ -58,7 +56,6 @@ def client(
     if (
         key not in _clients or not _clients[key].is_open
     ):  # a broken client must not fail every later task of the process
-        _be_quiet()
         _clients[key] = _open.enter_context(
             connect_blocking(
                 with_own_certificate(cluster, os.environ),
@@ -98,10 +95,3 @@ def _of_databases() -> tuple[Interface, ...]:
     from virtuallog_database.control.wire import DATABASE  # tasks do without the database
 
     return (DATABASE,)
-
-
-def _be_quiet() -> None:
-    """Quiet the log lines of links that come and go, in the output of a worker, unless logging is
-    configured already."""
-    if not structlog.is_configured():
-        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))

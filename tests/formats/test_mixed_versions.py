@@ -9,7 +9,6 @@ from pathlib import Path
 
 import attrs
 import pytest
-import structlog
 import trio
 
 from tests.formats.test_former_files import read_all
@@ -26,6 +25,7 @@ from virtuallog.contract.types import LogPosition, NodeId
 from virtuallog.contract.versions import SPOKEN, Versions
 from virtuallog.rpc import OpenNode, Peer, RpcServer, RpcServices, bound_address, tcp_connect, tcp_listen
 from virtuallog.runtime.disk import DiskStorage
+from virtuallog.testing.logs import capture_logs
 from virtuallog_loglets.wal import Address, WalRecord, WalSettings, WriteAheadLog
 from virtuallog_server.local_cluster import layout
 from virtuallog_server.local_cluster.supervisor import LocalCluster, open_local_cluster
@@ -149,7 +149,7 @@ async def test_one_from_the_far_future_is_refused(node: Versions, caller: Versio
     opening = OpenNode(node=IDENTITY.node, protocol_first=caller.first, protocol_last=caller.last)
     shop = Shop()
     server = RpcServer(shop.handlers(), interfaces(), lambda: identity, TrioClock())
-    with structlog.testing.capture_logs() as logged:
+    with capture_logs() as logged:
         async with trio.open_nursery() as nursery:
             listeners = await tcp_listen("127.0.0.1:0")
             await nursery.start(server.serve, listeners)

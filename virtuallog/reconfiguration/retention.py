@@ -11,13 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import structlog
-
 from virtuallog.contract.chain import Chain, Segment, SegmentId
 from virtuallog.contract.errors import MalformedError
 from virtuallog.contract.provider import LogletProvider, RetainedLoglets, SupportsRetention
-
-log = structlog.get_logger(__name__)
+from virtuallog.runtime import log
 
 
 def retained_loglets(segment: Segment, providers: Mapping[str, LogletProvider]) -> RetainedLoglets | None:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import structlog
-
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.crash_points import CrashPoint
 from virtuallog.contract.errors import ForbiddenError, InvalidSettingError, UnavailableError
@@ -16,8 +14,7 @@ from virtuallog.contract.register import Register
 from virtuallog.reconfiguration.chain_cache import ChainCache
 from virtuallog.reconfiguration.chain_writer import ChainWriter, ChainWriterSettings, nodes_of
 from virtuallog.reconfiguration.core.chain_change import Extend
-
-log = structlog.get_logger(__name__)
+from virtuallog.runtime import log
 
 _ROLLING: Final = CrashPoint("chain: the grace period is over, the roll-forward has not begun")
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-import structlog
-
 from virtuallog.contract.errors import ReconfigurationNeededError, RetryableError, SealedError, VirtualLogError
 from virtuallog.contract.types import Sealed
 from virtuallog.reconfiguration.chain_cache import ChainCache
 from virtuallog.reconfiguration.successor import SuccessorSearch
+from virtuallog.runtime import log
 
 FAILED_ROUNDS_MAX: Final = 3
 """Failed rounds in a row before the problem is reported; most are over by the next round."""
-
-log = structlog.get_logger(__name__)
 
 
 class Watchdog:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import structlog
-
 from virtuallog.contract.errors import UnavailableError, UnsupportedError, VirtualLogError
 from virtuallog.contract.ports import Done, Handlers, Request
-
-log = structlog.get_logger(__name__)
+from virtuallog.runtime import log
 
 
 def dispatch(handlers: Handlers, request: Request[Any], done: Done) -> None:

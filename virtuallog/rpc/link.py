@@ -14,7 +14,6 @@ from copy import copy
 from typing import Any, Final
 
 import attrs
-import structlog
 import trio
 from trio.abc import Stream
 
@@ -28,6 +27,7 @@ from virtuallog.rpc.protocol.methods import Methods
 from virtuallog.rpc.protocol.node import OpenNode
 from virtuallog.rpc.session import RpcSession
 from virtuallog.rpc.transport import Connect, check_recipient
+from virtuallog.runtime import log
 
 CONNECT_SECONDS: Final = 2.0
 """Connect timeout for one address. A network that loses three packets in a row has other problems."""
@@ -36,8 +36,6 @@ BACKOFF_SECONDS_MIN: Final = 0.05
 BACKOFF_SECONDS_MAX: Final = 2.0
 """Longest pause between attempts. A node restarts in a second or two; trying every two seconds
 costs nothing."""
-
-log = structlog.get_logger(__name__)
 
 
 @attrs.frozen

@@ -8,17 +8,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 import attrs
-import structlog
 
 from virtuallog.contract.metrics import Counters
 from virtuallog.contract.ports import Clock
+from virtuallog.runtime import log
 
 LINES_MAX: Final = 20
 """Lines in one period: enough to see the problem."""
 PERIOD_SECONDS: Final = 10.0
 """Length of a period, in seconds. Warnings withheld in it are counted in one line of the next."""
-
-log = structlog.get_logger(__name__)
 
 
 @attrs.define(eq=False)

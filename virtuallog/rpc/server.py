@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
-import structlog
 import trio
 from trio.abc import Listener, Stream
 
@@ -39,6 +38,7 @@ from virtuallog.rpc.security.credentials import Credentials
 from virtuallog.rpc.security.permissions import AppendPermission, Permissions, allow
 from virtuallog.rpc.tls_acceptor import TlsAcceptor
 from virtuallog.rpc.transport import accepted
+from virtuallog.runtime import log
 
 PENDING_CALLS_MAX: Final = 2048
 """Unanswered calls of one connection. Above what our own clients keep in flight; one read may
@@ -59,8 +59,6 @@ LIGHT_BYTES: Final = 64 << 10
 """Bytes up to which the connection is not weighed on each call: a frame and its answer, in most cases."""
 EXPIRE_SECONDS: Final = 1.0
 """Period of the check for expired connections, in seconds."""
-
-log = structlog.get_logger(__name__)
 
 
 class RpcServer:

@@ -26,13 +26,13 @@ from importlib.metadata import version
 from typing import Any, ClassVar, Final
 
 import attrs
-import structlog
 
 from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.contract.errors import MalformedError, UnsupportedError, VirtualLogError
 from virtuallog.contract.loglet import Placed
 from virtuallog.contract.metrics import MetricFamily, MetricKind, Sample
 from virtuallog.contract.types import POSITION_MAX, LogPosition, PlacedBatch
+from virtuallog.runtime import log as logger
 from virtuallog_database.engines.core import backup_state
 from virtuallog_database.engines.core.backup_state import Begin, Bid, DropBid, Progress, Uploaded
 from virtuallog_database.engines.core.enabled_engines import is_enabled
@@ -46,7 +46,6 @@ from virtuallog_loglets.archive.drivers.files import NEEDS, Files, OpenFiles
 from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
 
 _READ_BYTES: Final = 1 << 20
-logger = structlog.get_logger(__name__)
 
 
 @attrs.frozen(kw_only=True)

@@ -26,13 +26,13 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 import attrs
-import structlog
 import trio
 
 from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.contract.errors import RetryableError, VirtualLogError
 from virtuallog.contract.ports import Environment
 from virtuallog.contract.types import NodeId
+from virtuallog.runtime import log
 from virtuallog.runtime.restart_backoff import RestartBackoff, is_bug, retryable_cause
 from virtuallog_database.engines.view_tracking import ViewTrackingEngine
 from virtuallog_database.errors import SnapshotNeededError
@@ -48,8 +48,6 @@ from virtuallog_database.snapshots.snapshotter import Snapshotter
 
 RETRY_SECONDS: Final = 0.5
 """Pause between two attempts to learn the tail while the log does not answer."""
-
-log = structlog.get_logger(__name__)
 
 
 class HostState(enum.Enum):

@@ -18,7 +18,6 @@ from functools import partial
 from typing import Final
 
 import attrs
-import structlog
 import trio
 
 from virtuallog.contract.errors import (
@@ -31,6 +30,7 @@ from virtuallog.contract.errors import (
 )
 from virtuallog.contract.ports import Clock, Services
 from virtuallog.contract.types import LogPosition, NodeId
+from virtuallog.runtime import log
 from virtuallog_database.engines.core.keys import read_cursor
 from virtuallog_database.engines.stack import KNOWN
 from virtuallog_database.engines.view_tracking import ViewTrackingEngine
@@ -40,8 +40,6 @@ from virtuallog_database.snapshots.compaction_store import CompactionStore
 from virtuallog_database.snapshots.messages import GetSnapshot, hold_name
 from virtuallog_database.snapshots.metrics import SnapshotMetrics
 from virtuallog_database.snapshots.transfer import PeerSource, SnapshotSource, fetch
-
-log = structlog.get_logger(__name__)
 
 OFFER_SECONDS: Final = 10.0
 """Timeout of an offer: the peer puts an entry into the log before it replies."""

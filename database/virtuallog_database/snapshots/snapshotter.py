@@ -13,12 +13,12 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 import attrs
-import structlog
 import trio
 
 from virtuallog.contract.errors import DiskFullError
 from virtuallog.contract.ports import Clock
 from virtuallog.contract.types import LogPosition
+from virtuallog.runtime import log
 from virtuallog_database.ports import Checkpoints
 from virtuallog_database.snapshots.metrics import SnapshotMetrics
 from virtuallog_database.snapshots.policy import (
@@ -29,8 +29,6 @@ from virtuallog_database.snapshots.policy import (
     position_of,
     superfluous,
 )
-
-log = structlog.get_logger(__name__)
 
 LOOK_SECONDS: Final = 0.5
 """Interval between two checks."""

@@ -17,8 +17,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import structlog
-
 from virtuallog.contract.batch import Batch
 from virtuallog.contract.errors import (
     BeyondTailError,
@@ -32,6 +30,7 @@ from virtuallog.contract.errors import (
 from virtuallog.contract.loglet import Loglet, Placed
 from virtuallog.contract.ports import Clock
 from virtuallog.contract.types import Gap, GapKind, LogletOffset, PlacedBatch, Sealed, Tail
+from virtuallog.runtime import log
 from virtuallog_loglets.archive.config import ArchiveConfig
 from virtuallog_loglets.archive.core import manifest as manifests
 from virtuallog_loglets.archive.core.content_digest import clipped
@@ -56,8 +55,6 @@ GROUPS_KEPT: Final = 8
 there may be a few readers."""
 FOOTERS_KEPT: Final = 16
 """Most footers in memory, some tens of KiB each."""
-
-log = structlog.get_logger(__name__)
 
 
 class _TrimmedError(Exception):

@@ -12,12 +12,12 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
-import structlog
 import trio
 
 from virtuallog.contract.crash_points import CrashPoint
 from virtuallog.contract.errors import DiskFullError, StorageError
 from virtuallog.contract.ports import File, Storage
+from virtuallog.runtime import log
 from virtuallog_loglets.wal.core import index_format
 
 _WRITE_BYTES: Final = 1 << 20
@@ -25,8 +25,6 @@ _WRITE_BYTES: Final = 1 << 20
 
 _CREATED = CrashPoint("wal: an index has been made, and is not written", rare=True)
 _WRITTEN = CrashPoint("wal: the index of a closed segment is durable", rare=True)
-
-log = structlog.get_logger(__name__)
 
 
 class IndexedState(Protocol):

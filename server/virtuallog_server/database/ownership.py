@@ -17,7 +17,6 @@ from __future__ import annotations
 from typing import Final
 
 import attrs
-import structlog
 
 from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.contract.errors import (
@@ -31,6 +30,7 @@ from virtuallog.contract.register import Register
 from virtuallog.contract.types import LogPosition, PlacedBatch
 from virtuallog.contract.versions import GUARDED
 from virtuallog.reconfiguration.node_table_update import update_node_table
+from virtuallog.runtime import log
 from virtuallog_database.engines.core.entry import is_proposed, parse_untrusted
 from virtuallog_database.errors import BinaryTooOldError
 
@@ -42,8 +42,6 @@ LOOK_SECONDS: Final = 5.0
 """Pause between two looks at the cached register."""
 RETRY_SECONDS: Final = 0.5
 """The same pause before a new database begins, which waits for the guard."""
-
-log = structlog.get_logger(__name__)
 
 
 @attrs.frozen

@@ -18,7 +18,6 @@ from functools import partial
 from typing import Any, Final
 
 import attrs
-import structlog
 import trio
 from trio.abc import Stream
 
@@ -27,6 +26,7 @@ from virtuallog.contract.errors import RetryableError, UnavailableError
 from virtuallog.contract.metrics import MetricFamily
 from virtuallog.contract.ports import Done, Handler, Handlers, NodeEnvironment, Request
 from virtuallog.contract.types import NodeId
+from virtuallog.runtime import log
 from virtuallog_database.control.messages import DatabaseStatus, GetDatabaseStatus
 from virtuallog_database.control.wire import INTERFACES
 from virtuallog_database.engines.view_tracking import ViewTrackingEngine
@@ -48,8 +48,6 @@ REGISTER_SECONDS: Final = 1.0
 
 STORE = "database"
 """Name of the replica's store among those of the node's roles."""
-
-log = structlog.get_logger(__name__)
 
 
 @attrs.define(eq=False)

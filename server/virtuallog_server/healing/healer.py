@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import attrs
-import structlog
 import trio
 
 from virtuallog.admin.control import Alive, GetStatus, NodeStatus, Probe
@@ -35,6 +34,7 @@ from virtuallog.contract.register import Register
 from virtuallog.contract.types import NodeId
 from virtuallog.reconfiguration.chain_cache import ChainCache
 from virtuallog.reconfiguration.core.node_table import lost_copies
+from virtuallog.runtime import log
 from virtuallog_server.healing.core.backoff import ActionBackoff, RepairHistory
 from virtuallog_server.healing.core.failure_detector import (
     ANSWER_SECONDS,
@@ -57,8 +57,6 @@ dead already.
 """
 PRECAUTIONARY_COOLDOWN_SECONDS: Final = (15.0, 300.0)
 """Cooldown after one that nothing waited for. The spare may be worse than the replaced node, and the log must not move for ever."""
-
-log = structlog.get_logger(__name__)
 
 _DECIDED = CrashPoint("healing: a failed node is to be replaced, nothing is done", rare=True)
 

@@ -15,8 +15,6 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 
-import structlog
-
 from virtuallog.admin.cluster_status import fetch_statuses
 from virtuallog.admin.control import NodeStatus
 from virtuallog.contract import chain
@@ -29,6 +27,7 @@ from virtuallog.contract.provider import LogletProvider, check_level
 from virtuallog.contract.register import ClusterId, NodeEntry, Register, decode_untrusted
 from virtuallog.contract.types import NodeId
 from virtuallog.contract.versions import GUARDED, level_of, roles_at
+from virtuallog.runtime import log
 from virtuallog_loglets.archive.restored_origin import Origin
 from virtuallog_server.config.node_config import NodeConfig
 from virtuallog_server.node.formatter import phase_of
@@ -36,8 +35,6 @@ from virtuallog_server.storage.identity import FormatPhase
 
 RETRY_SECONDS: Final = 0.2
 """Pause between two tries. It is multiplied by 0.5 to 1.5 at random, so that proposers do not duel in step."""
-
-log = structlog.get_logger(__name__)
 
 Claim: TypeAlias = Callable[[Mapping[NodeId, bytes]], Awaitable[None]]
 """Called with the ids of the data directories that a cluster begins with. Raises InvalidSettingError if other ones have begun

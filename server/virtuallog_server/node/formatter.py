@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
 import attrs
-import structlog
 
 from virtuallog.admin.cluster_status import fetch_statuses
 from virtuallog.admin.control import NodeStatus
@@ -24,6 +23,7 @@ from virtuallog.contract.errors import VirtualLogError
 from virtuallog.contract.metastore import MetaStore
 from virtuallog.contract.ports import Clock, Services
 from virtuallog.contract.types import NodeId
+from virtuallog.runtime import log
 from virtuallog_server.node.join import join
 from virtuallog_server.storage.identity import FormatPhase, Identity
 
@@ -31,8 +31,6 @@ ASK_PAUSE_SECONDS: Final = 0.2
 """Pause between two rounds of questions. Short, since a first start waits for it; a wiped node asks for ever, cheaply."""
 ASK_PAUSE_SECONDS_MAX: Final = 3.0
 """Longest pause, in seconds, between two attempts to format a node, up to half more by chance."""
-
-log = structlog.get_logger(__name__)
 
 
 def phase_of(status: NodeStatus) -> FormatPhase | None:

@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from typing import Final
 
 import attrs
-import structlog
 
 from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.contract.chain import Chain, Segment, SegmentId
@@ -27,6 +26,7 @@ from virtuallog.contract.provider import SupportsExternalRelease, SupportsTimedR
 from virtuallog.contract.register import Register
 from virtuallog.contract.types import NodeId
 from virtuallog.reconfiguration.retention import released_loglets
+from virtuallog.runtime import log
 
 LOOK_SECONDS: Final = 2.0
 """Pause between two looks. No work waits for the freed space."""
@@ -36,8 +36,6 @@ FREE_SECONDS: Final = 30.0
 """Timeout to free one loglet that is kept elsewhere. Parts that are not free by then stay."""
 WAITING_MAX: Final = 256
 """Loglets that have left the chain and wait for their turn, a config each. The oldest are given up."""
-
-log = structlog.get_logger(__name__)
 
 
 @attrs.frozen

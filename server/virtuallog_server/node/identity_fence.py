@@ -19,7 +19,6 @@ from copy import copy
 from typing import Any, Final
 
 import attrs
-import structlog
 
 from virtuallog.contract.address import split_address
 from virtuallog.contract.errors import UnavailableError, VirtualLogError, WrongRecipientError
@@ -28,6 +27,7 @@ from virtuallog.contract.register import Register
 from virtuallog.contract.types import NodeId
 from virtuallog.rpc.local_link import DeferredCalls
 from virtuallog.rpc.protocol.node import Identity as Answerer
+from virtuallog.runtime import log
 from virtuallog_server.storage.identity import FormatPhase, Identity
 
 ASK_SECONDS: Final = 1.0
@@ -41,8 +41,6 @@ _EVERY_INTERFACE: Final = frozenset({"0.0.0.0", "::", "[::]"})
 
 AddressProbe = Callable[[tuple[str, ...]], Awaitable[Answerer]]
 """Finds the process at the first of these addresses that answers. Raises VirtualLogError if none does."""
-
-log = structlog.get_logger(__name__)
 
 
 async def no_address_probe(addresses: tuple[str, ...]) -> Answerer:

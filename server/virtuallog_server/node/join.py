@@ -19,7 +19,6 @@ import random
 from typing import Final
 
 import attrs
-import structlog
 
 from virtuallog.contract.crash_points import CrashPoint
 from virtuallog.contract.errors import InvalidSettingError, RetryableError, UnavailableError
@@ -28,9 +27,8 @@ from virtuallog.contract.register import Register, decode_untrusted
 from virtuallog.contract.types import NodeId
 from virtuallog.reconfiguration.core.node_table import Claim
 from virtuallog.reconfiguration.node_table_update import update_node_table
+from virtuallog.runtime import log
 from virtuallog_server.storage.identity import FormatPhase, Identity
-
-log = structlog.get_logger(__name__)
 
 _NAMED = CrashPoint("joining: a new directory has its store id, the register does not name it", rare=True)
 _CLAIMED = CrashPoint("joining: the register names a new directory, which does not know", rare=True)

@@ -16,7 +16,6 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 import attrs
-import structlog
 
 from virtuallog.admin.cluster_status import fetch_statuses
 from virtuallog.contract.errors import VirtualLogError
@@ -25,6 +24,7 @@ from virtuallog.contract.types import NodeId
 from virtuallog.contract.versions import REPLICAS, Versions, level_of
 from virtuallog.reconfiguration.chain_cache import ChainCache
 from virtuallog.reconfiguration.node_table_update import update_node_table
+from virtuallog.runtime import log
 
 ASK_SECONDS: Final = 2.0
 """First pause, in seconds, between two rounds that ask all nodes for their versions."""
@@ -32,8 +32,6 @@ ASK_SECONDS_MAX: Final = 30.0
 """Longest pause between two rounds, while others speak less than this node. Each pause is twice the one before. An upgrade
 takes minutes, and nothing waits for the level.
 """
-
-log = structlog.get_logger(__name__)
 
 
 @attrs.frozen

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
-import structlog
-
 from virtuallog.contract.chain import Chain, SegmentId
 from virtuallog.contract.crash_points import CrashPoint
 from virtuallog.contract.errors import RetryableError, UnsupportedError, VirtualLogError, WrongRecipientError
@@ -19,6 +17,7 @@ from virtuallog.contract.register import Register
 from virtuallog.contract.versions import LIVE_LOGLETS, Versions
 from virtuallog.reconfiguration.chain_cache import ChainCache
 from virtuallog.reconfiguration.retention import retained_loglets
+from virtuallog.runtime import log
 from virtuallog_server.node.role import NodeRole
 from virtuallog_server.storage.identity import Identity
 
@@ -26,8 +25,6 @@ FOLLOW_SECONDS: Final = 0.5
 """Pause between two looks at the cached register, which the watchdog refreshes. The consequences of a change (dropped
 loglets, new addresses) are not urgent.
 """
-
-log = structlog.get_logger(__name__)
 
 _FOLLOWING = CrashPoint("node: a new register is known, old loglets are not dropped")
 

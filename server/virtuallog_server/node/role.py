@@ -20,7 +20,6 @@ from itertools import count
 from typing import Any, Final, TypeAlias
 
 import attrs
-import structlog
 import trio
 
 from virtuallog.contract.capnp_interface import Interface
@@ -33,10 +32,10 @@ from virtuallog.contract.errors import (
     WrongRecipientError,
 )
 from virtuallog.contract.ports import Done, Handler, Handlers, NodeEnvironment, Request
+from virtuallog.runtime import log
 from virtuallog.runtime.restart_backoff import RestartBackoff, is_bug, retryable_cause
 
 Serve: TypeAlias = Callable[[NodeEnvironment], Awaitable[Handlers]]
-log = structlog.get_logger(__name__)
 
 
 class NodeRole:

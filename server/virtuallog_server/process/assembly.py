@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 import attrs
-import structlog
 
 from virtuallog.client.address_book import AddressBook
 from virtuallog.contract.capnp_interface import Interface
@@ -22,6 +21,7 @@ from virtuallog.contract.types import NodeId
 from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider
 from virtuallog.rpc.services import RpcServices
 from virtuallog.rpc.transport import Connect
+from virtuallog.runtime import log
 from virtuallog.runtime.clock import SystemClock
 from virtuallog_database.control.wire import INTERFACES
 from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
@@ -33,8 +33,6 @@ from virtuallog_server.node.node import Node
 from virtuallog_server.node.ports import NodePorts
 from virtuallog_server.storage.data_directory import open_data_directory
 from virtuallog_server.storage.identity import Identity
-
-log = structlog.get_logger(__name__)
 
 
 async def _origin(url: str) -> Origin | None:

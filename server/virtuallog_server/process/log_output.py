@@ -1,24 +1,40 @@
-"""Set-up of structlog, once per process: all log messages go to stderr, since stdout belongs to results."""
+"""Set-up of the log, once per process: all log lines go to stderr, since stdout belongs to results."""
 
 from __future__ import annotations
 
+import json
 import logging
-import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
 
-import structlog
+from virtuallog.runtime.log import LOGGER, LogLine, spell_fields
 
 
-def configure(level: str, *, as_json: bool = False) -> None:
-    """Log messages of `level` and above to stderr, as text or as one JSON object per line."""
-    renderer = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=False)
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *([structlog.processors.format_exc_info] if as_json else []),
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
-    )
+def configure(level: str, *, as_json: bool = False, **fields: Any) -> None:
+    """Log lines of `level` and above to stderr, as text or as one JSON object per line. `fields` are added to each."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(LogFormatter(as_json, fields))
+    LOGGER.handlers = [handler]
+    LOGGER.propagate = False
+    LOGGER.setLevel(level.upper())
+
+
+class LogFormatter(logging.Formatter):
+    """Text or JSON of a record whose message is a `LogLine`."""
+
+    def __init__(self, as_json: bool, fields: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._as_json, self._fields = as_json, fields
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = record.msg
+        assert isinstance(line, LogLine), "the logger is that of `virtuallog.runtime.log`"
+        fields = {**self._fields, **line.fields}
+        when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        level = record.levelname.lower()
+        error = self.formatException(record.exc_info) if record.exc_info else ""
+        if self._as_json:
+            told = {**fields, "event": line.event, "level": level, "timestamp": when}
+            return json.dumps({**told, "exception": error} if error else told, default=repr)
+        return f"{when} [{level:<9}] {line.event:<30} {spell_fields(fields)}".rstrip() + (f"\n{error}" if error else "")

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
-import structlog
 import trio
 from trio.abc import Listener
 
@@ -25,6 +24,7 @@ from virtuallog.rpc.admission import ServerLimits
 from virtuallog.rpc.security.credentials import Credentials
 from virtuallog.rpc.server import RpcServer
 from virtuallog.rpc.transport import tcp_connect
+from virtuallog.runtime import log
 from virtuallog_server.config.node_config import NodeConfig
 from virtuallog_server.node.node import Node
 from virtuallog_server.process import log_output
@@ -43,8 +43,6 @@ YOUNG_OBJECTS: Final = 20_000
 """New objects before Python searches them for cycles; by default 700. A few hundred requests in progress hold thousands, none
 of them in a cycle. Each search in vain makes them older, until the whole heap is searched: a tenth of a busy server's time.
 """
-
-log = structlog.get_logger(__name__)
 
 
 def serve(config: NodeConfig, *, end_with_parent: bool = False, started: Callable[[], None] = lambda: None) -> None:
@@ -69,8 +67,7 @@ def serve(config: NodeConfig, *, end_with_parent: bool = False, started: Callabl
             refuse_open_address(address)
     if config.console or (config.zookeeper and config.zookeeper.admin_listen):
         require_http()
-    log_output.configure(config.log_level, as_json=config.log_json)
-    structlog.contextvars.bind_contextvars(node=config.id)
+    log_output.configure(config.log_level, as_json=config.log_json, node=config.id)
     sys.setswitchinterval(SWITCH_SECONDS)
     trio.run(_run_until_signalled, config, end_with_parent, started)
 

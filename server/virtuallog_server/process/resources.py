@@ -15,18 +15,16 @@ from collections.abc import Callable
 from typing import Final
 
 import attrs
-import structlog
 
 from virtuallog.contract.errors import InvalidSettingError
 from virtuallog.contract.ports import Clock
+from virtuallog.runtime import log
 from virtuallog_server.config.node_config import CONNECTIONS_MIN
 
 RESERVED: Final = 640
 """Descriptors that connections may not use: 64 segments kept open for reading, some hundred files of RocksDB, 256 handshakes
 in progress, connections to other nodes, and those of Python itself.
 """
-
-log = structlog.get_logger(__name__)
 
 
 def allow_connections(wanted: int) -> int:

@@ -10,18 +10,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
-import structlog
 import trio
 from trio.abc import Listener, Stream
 
 from virtuallog.contract.ports import Clock
 from virtuallog.rpc.transport import accepted, peer_address
+from virtuallog.runtime import log
 from virtuallog_server.database.role import DatabaseRole
 from virtuallog_server.process.listeners import listen
 from virtuallog_server.zookeeper.auth.tls import ClientSecurity
 from virtuallog_server.zookeeper.auth.tls_port import TlsPort
-
-log = structlog.get_logger(__name__)
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -25,12 +25,12 @@ from pathlib import Path
 from typing import Final
 
 import attrs
-import structlog
 
 from virtuallog.contract.crash_points import CrashPoint
 from virtuallog.contract.errors import CorruptionError
 from virtuallog.contract.ports import DurableMap, Storage
 from virtuallog.contract.types import NodeId
+from virtuallog.runtime import log
 
 COMPLETE: Final = "founded"
 """Name of a file in the data directory, as are those below."""
@@ -45,8 +45,6 @@ RECOVERING: Final = frozenset({(VALUES, "paxos"), (REPLICAS, "database")})
 """
 _IN_STORE: Final = "founded"
 """A file in each folder of files, which is otherwise empty until its role writes something."""
-
-log = structlog.get_logger(__name__)
 
 _FOUNDED = CrashPoint("stores: a store is founded, the data directory does not say that it has it")
 

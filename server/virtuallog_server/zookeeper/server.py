@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any, Final
 
-import structlog
 import trio
 from trio.abc import Listener, Stream
 
@@ -17,6 +16,7 @@ from virtuallog.contract.ports import Clock
 from virtuallog.rpc.admission import Admission, ServerLimits
 from virtuallog.rpc.rate_limited_log import RateLimitedLog
 from virtuallog.rpc.transport import accepted, peer_address
+from virtuallog.runtime import log
 from virtuallog_database.replica.database import Database
 from virtuallog_server.config.zookeeper_settings import ZooKeeperSettings
 from virtuallog_server.zookeeper.admin.facts import LISTED_MAX, Traffic, WatchFacts
@@ -31,8 +31,6 @@ TICK_SECONDS: Final = 0.5
 """Pause between two checks: of connections whose time is over, and of the kind of clients served now."""
 HELD_BYTES_MAX: Final = 256 << 20
 """Most bytes that all connections together may make this server hold; as many as for the RPC of a node."""
-
-log = structlog.get_logger(__name__)
 
 
 class ZooKeeperServer:

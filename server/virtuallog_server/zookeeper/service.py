@@ -16,11 +16,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import structlog
 import trio
 
 from virtuallog.contract.errors import VirtualLogError
 from virtuallog.contract.ports import Clock
+from virtuallog.runtime import log
 from virtuallog_database.replica.database import Database
 from virtuallog_database.tree.commands import Origin
 from virtuallog_database.tree.paths import CONFIG
@@ -41,8 +41,6 @@ ANNOUNCE_SECONDS: Final = 1.0
 """Pause between two attempts, while the log cannot be reached, or the list does not take this server. Each attempt is an entry of
 the log. Reasons for a refusal: other servers begin at the same time, or a quota.
 """
-
-log = structlog.get_logger(__name__)
 
 
 class ZooKeeperService:

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
-import structlog
 import trio
 
+from virtuallog.runtime.log import LogLine
 from virtuallog.testing.checker.history import History
 from virtuallog.testing.checker.violation import Violation
+from virtuallog.testing.logs import logs_to
 from virtuallog_simulation.checks.history.loglet import AGAIN, offered_again
 from virtuallog_simulation.runs import bounds
 from virtuallog_simulation.runs.message_record import record
@@ -132,18 +133,14 @@ class _Logs:
 
     history: History | None = None
 
-    def __call__(self, logger: object, level: str, event: Any) -> Any:
+    def __call__(self, level: str, line: LogLine, has_traceback: bool) -> None:
         if self.history is not None:
-            fields = " ".join(f"{name}={value}" for name, value in sorted(event.items()) if name != "event")
-            self.history.fault(f"log {level}: {event['event']} {fields}".rstrip())
-        raise structlog.DropEvent
+            fields = " ".join(f"{name}={value}" for name, value in sorted(line.fields.items()))
+            self.history.fault(f"log {level}: {line.event} {fields}".rstrip())
 
 
 @contextmanager
 def _logs_kept() -> Iterator[_Logs]:
-    logs, before = _Logs(), structlog.get_config()
-    structlog.configure(processors=[logs], cache_logger_on_first_use=False)
-    try:
+    logs = _Logs()
+    with logs_to(logs):
         yield logs
-    finally:
-        structlog.configure(**before)

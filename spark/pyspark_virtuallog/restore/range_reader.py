@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Final
 
 import attrs
-import structlog
 
 from pyspark_virtuallog.restore.coverage import Span, cover, preferred
 from pyspark_virtuallog.restore.sources import What
@@ -21,12 +20,11 @@ from virtuallog.contract.errors import UnavailableError, VirtualLogError
 from virtuallog.contract.loglet import Placed
 from virtuallog.contract.ports import Clock
 from virtuallog.contract.types import Gap, GapKind, LogPosition, PlacedBatch
+from virtuallog.runtime import log
 from virtuallog_loglets.archive.config import ArchiveConfig
 from virtuallog_loglets.archive.creation.segment_source import READ_BYTES, ReadableSegment, SegmentSource
 from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
 from virtuallog_loglets.archive.loglet import ArchiveLoglet
-
-log = structlog.get_logger(__name__)
 
 _GONE: Final = (GapKind.TRIMMED, GapKind.LOST)
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Final
 
 import attrs
-import structlog
 import trio
 
 from pyspark_virtuallog.compact.start_state import restore_snapshot
@@ -32,6 +31,7 @@ from virtuallog.contract.errors import CorruptionError, InvalidSettingError, Una
 from virtuallog.contract.metrics import Counter
 from virtuallog.contract.ports import Clock
 from virtuallog.contract.types import LogPosition
+from virtuallog.runtime import log
 from virtuallog_database.engines.core.keys import read_cursor
 from virtuallog_database.engines.stack import KNOWN
 from virtuallog_database.errors import BinaryTooOldError
@@ -39,8 +39,6 @@ from virtuallog_database.ports import LocalStore
 from virtuallog_database.rocks.directory import RocksDirectory, open_store_directory
 from virtuallog_database.snapshots.compaction_source import CompactionSource
 from virtuallog_database.snapshots.compaction_store import CompactionStore
-
-log = structlog.get_logger(__name__)
 
 NAME: Final = "restore"
 """Replica name used to fetch a server's snapshot."""

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import attrs
 import trio
-from structlog.testing import capture_logs
 from trio.testing import MockClock
 
 from tests.database.engines.world import SETTINGS, Replicas, Running, caught_up, replicas
 from virtuallog.contract.errors import StorageError
 from virtuallog.contract.types import LogPosition
+from virtuallog.testing.logs import capture_logs
 from virtuallog_database.engines.core import backup_state, view
 from virtuallog_database.engines.core.backup_state import Bid, DropBid, Uploaded
 from virtuallog_database.engines.core.enabled_engines import Enable, switch

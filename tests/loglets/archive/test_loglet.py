@@ -7,7 +7,6 @@ from contextlib import nullcontext, suppress
 
 import attrs
 import pytest
-import structlog
 import trio
 from trio.testing import MockClock
 
@@ -22,6 +21,7 @@ from virtuallog.contract.errors import (
     VirtualLogError,
 )
 from virtuallog.contract.types import Gap, GapKind, LogletOffset, PlacedBatch, Sealed
+from virtuallog.testing.logs import capture_logs
 from virtuallog_loglets.archive.config import decode_untrusted
 from virtuallog_loglets.archive.core import manifest as manifests
 from virtuallog_loglets.archive.drivers.trim_markers import MARKERS_KEPT, marker
@@ -207,7 +207,7 @@ async def test_the_hot_copy_serves_while_there_is_one(what: str, how: str, nurse
         damage(files, name, how)
     loglet = archive.open(with_hot=True)
 
-    with structlog.testing.capture_logs() as logged:
+    with capture_logs() as logged:
         assert await read_all(loglet, START, STOP) == [item.shift(START) for item in ITEMS]
     assert any(line["log_level"] == "warning" and "hot copy" in line["event"] for line in logged)
     if what != "data" or how != "flipped":

@@ -27,7 +27,7 @@ from virtuallog_simulation.scenarios.conformance import options as conformance_o
 HEAVY = frozenset(
     {
         "attrs", "capnp", "cattrs", "crc32c", "cryptography", "hypercorn", "jinja2", "matplotlib", "numpy", "pandas", "pyarrow",
-        "pyspark", "rich", "rocksdict", "starlette", "structlog", "trio",
+        "pyspark", "rich", "rocksdict", "starlette", "trio",
         "virtuallog.client", "virtuallog.connect", "virtuallog.contract", "virtuallog.rpc",
         "virtuallog_database", "virtuallog_lab.bench", "virtuallog_lab.demo", "virtuallog_lab.floor", "virtuallog_lab.trace", "virtuallog_loglets", "virtuallog_metastore",
         "virtuallog_server.local_cluster", "virtuallog_server.node", "virtuallog_simulation.scenarios", "virtuallog_simulation.world",

@@ -10,11 +10,11 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
-from structlog.testing import capture_logs
 
 from tests.server.zookeeper.test_requests import multi
 from tests.server.zookeeper.world import RawClient, World, created, served, setting, watched
 from virtuallog.contract.errors import MalformedError, UnavailableError
+from virtuallog.testing.logs import capture_logs
 from virtuallog_server.zookeeper.wire import handshake, requests
 from virtuallog_server.zookeeper.wire.connection import Connection, Request
 from virtuallog_server.zookeeper.wire.frames import FrameSplitter

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from structlog.testing import capture_logs
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from tests.server.zookeeper.world import World, created, served, watched
 from virtuallog.contract.errors import StorageError, UnavailableError
+from virtuallog.testing.logs import capture_logs
 from virtuallog_database.replica.command_proposals import SERVER
 from virtuallog_database.tree.commands import ExpireSessions
 from virtuallog_server.config.zookeeper_settings import ZooKeeperSettings

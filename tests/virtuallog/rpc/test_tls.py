@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 import trio
 import trio.testing
 
@@ -35,6 +34,7 @@ from virtuallog.rpc.rate_limited_log import RateLimitedLog
 from virtuallog.rpc.security.credentials import Credentials, Loaded
 from virtuallog.rpc.security.tls_stream import ENCRYPT_BYTES, TlsStream, tls_handshake
 from virtuallog.rpc.tls_acceptor import HANDSHAKE_SECONDS, TlsAcceptor
+from virtuallog.testing.logs import capture_logs
 
 NODE = IDENTITY.node
 
@@ -104,7 +104,7 @@ async def test_roles_decide_what_may_be_called(office: ThrowawayAuthority) -> No
 
 async def test_refused_calls_are_logged_once_per_connection(office: ThrowawayAuthority) -> None:
     """Refused calls are logged once per connection, so that they cannot fill the log."""
-    with structlog.testing.capture_logs() as lines:
+    with capture_logs() as lines:
         async with serving(Shop(), office.node()) as (address, nursery):
             client = await client_of(nursery, address, office.client())
             for _ in range(5):
@@ -175,7 +175,7 @@ async def test_who_does_not_get_in(case: str, office: ThrowawayAuthority, elsewh
     make, error_class, told_to_client, logged_by_server = REFUSALS[case]
     server_has, client_has = make(office, elsewhere)
     shop = Shop()
-    with structlog.testing.capture_logs() as lines:
+    with capture_logs() as lines:
         async with serving(shop, server_has) as (address, nursery):
             client = await client_of(nursery, address, client_has)
             with pytest.raises(error_class) as caught:
@@ -220,7 +220,7 @@ async def test_a_handshake_has_a_deadline(office: ThrowawayAuthority, autojump_c
     ours, theirs = trio.testing.memory_stream_pair()
     at_door = TlsAcceptor(office.node(), TrioClock(), RateLimitedLog(TrioClock()))
 
-    with structlog.testing.capture_logs() as lines:
+    with capture_logs() as lines:
         assert await at_door.receive(ours) is None
 
     assert trio.current_time() == pytest.approx(HANDSHAKE_SECONDS)
@@ -290,7 +290,7 @@ def test_new_files_that_cannot_be_used_change_nothing(office: ThrowawayAuthority
         "certificate and key of another": (other.certificate.read_bytes(), other.key.read_bytes()),
         "nothing": (b"", b""),
     }.items():
-        with structlog.testing.capture_logs() as lines:
+        with capture_logs() as lines:
             files.certificate.write_bytes(contents[0])
             files.key.write_bytes(contents[1])
             assert credentials.current() is working, what

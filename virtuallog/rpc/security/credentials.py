@@ -17,20 +17,18 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 import attrs
-import structlog
 
 from virtuallog.contract.caller_roles import Principal
 from virtuallog.contract.errors import InvalidSettingError, UntrustedError
 from virtuallog.rpc.security.tls_files import TlsFiles
 from virtuallog.rpc.security.tls_stream import owner_untrusted
+from virtuallog.runtime import log
 
 Stamp: TypeAlias = tuple[tuple[int, int, int] | None, ...]
 """Inode, size and time of the last change of each file; None if a file does not exist."""
 _USELESS: Final = "new certificates cannot be used, the old ones stay"
 _FLIGHTS_MAX: Final = 8
 """Flights of a handshake in memory; it takes three."""
-
-log = structlog.get_logger(__name__)
 
 
 @attrs.frozen

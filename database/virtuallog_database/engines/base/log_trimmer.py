@@ -6,14 +6,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import attrs
-import structlog
 import trio
 
 from virtuallog.contract.errors import VirtualLogError
 from virtuallog.contract.ports import Clock
 from virtuallog.contract.types import LogPosition
-
-logger = structlog.get_logger(__name__)
+from virtuallog.runtime import log as logger
 
 
 @attrs.define(eq=False)

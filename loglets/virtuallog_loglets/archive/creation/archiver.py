@@ -18,7 +18,6 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Final, TypeAlias
 
 import attrs
-import structlog
 
 from virtuallog.contract.chain import Segment
 from virtuallog.contract.crash_points import CrashPoint
@@ -29,6 +28,7 @@ from virtuallog.contract.provider import LogletProvider, SupportsRebind, replica
 from virtuallog.contract.register import Register
 from virtuallog.contract.types import LogPosition
 from virtuallog.reconfiguration.core.node_table import lost_copies
+from virtuallog.runtime import log
 from virtuallog_loglets.archive.config import GRACE_SECONDS, ArchiveConfig, HotCopy, check_url, directory_of, join
 from virtuallog_loglets.archive.core import manifest as manifests
 from virtuallog_loglets.archive.core.manifest import ArchiveManifest
@@ -45,8 +45,6 @@ _VERIFIED = CrashPoint("archive: an archive is verified, the chain does not name
 
 ArchiveProgress: TypeAlias = Callable[[str, int], None]
 """Callback for progress: the present step, and the position up to which it is done."""
-
-log = structlog.get_logger(__name__)
 
 
 async def _hot_state_unknown(segment: Segment) -> bool:

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-import structlog
-
 from virtuallog.contract.errors import VirtualLogError
+from virtuallog.runtime import log
 from virtuallog_loglets.archive.core.manifest import ArchiveManifest
 from virtuallog_loglets.archive.drivers.files import Files
 
@@ -23,8 +22,6 @@ _DIGITS: Final = 20
 MARKERS_KEPT: Final = 16
 """Number of obsolete markers that stay. A slow listing may miss the newest, made meanwhile. But it
 does not miss the one that was the highest when it began, unless so many more were made since."""
-
-log = structlog.get_logger(__name__)
 
 
 def marker(position: int) -> str:

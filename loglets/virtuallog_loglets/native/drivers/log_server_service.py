@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, Final
 
 import attrs
-import structlog
 import trio
 
 from virtuallog.contract.chain import SegmentId
@@ -26,6 +25,7 @@ from virtuallog.contract.errors import (
 )
 from virtuallog.contract.metrics import MetricFamily
 from virtuallog.contract.ports import Done, Handlers, NodeEnvironment, Outcome
+from virtuallog.runtime import log
 from virtuallog_loglets.native.core.durable_state import (
     Change,
     DurableLogs,
@@ -69,8 +69,6 @@ READS_MAX: Final = 256
 READ_BYTES_MAX: Final = 8 << 20
 """Most bytes in one answer, even if the client would take more. A single larger wave may exceed it."""
 STORAGE: Final = "native"
-
-log = structlog.get_logger(__name__)
 
 _TAKEN = CrashPoint("native: a LogServer has taken in a change, its WAL has not")
 _REPAIRED = CrashPoint("native: a repair is durable on a LogServer, the repairer has not been told", rare=True)

@@ -11,13 +11,13 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 import attrs
-import structlog
 import trio
 
 from virtuallog.contract.crash_points import CrashPoint
 from virtuallog.contract.errors import UnavailableError, VirtualLogError
 from virtuallog.contract.ports import NodeEnvironment
 from virtuallog.contract.types import NodeId
+from virtuallog.runtime import log
 from virtuallog_loglets.paxos.core.coordinator import Coordinator, CoordinatorState
 from virtuallog_loglets.paxos.core.effects import (
     Announce,
@@ -47,8 +47,6 @@ _TOLD = CrashPoint("paxos: the local replica knows of a decision, the client doe
 _SEALED = CrashPoint("paxos: a SEAL is decided, nobody has been told")
 
 _Take: TypeAlias = Callable[[NodeId, int, Any], list[CoordinatorEffect]]
-
-log = structlog.get_logger(__name__)
 
 
 @attrs.define(eq=False)

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Final
 
 import attrs
-import structlog
 import trio
 
 from virtuallog.contract.crash_points import CrashPoint
 from virtuallog.contract.errors import RetryableError, SealedError, UnavailableError
 from virtuallog.contract.ports import NodeEnvironment
+from virtuallog.runtime import log
 from virtuallog_loglets.paxos.core.coordinator import Coordinator, CoordinatorState
 from virtuallog_loglets.paxos.core.effects import CatchUp, CoordinatorEffect
 from virtuallog_loglets.paxos.drivers.catch_up import catch_up
@@ -29,8 +29,6 @@ CATCH_UP_SECONDS: Final = 10.0
 
 _PROMISED = CrashPoint("paxos: a coordinator is elected, it has not caught up")
 _LEADING = CrashPoint("paxos: a coordinator has caught up, nothing is written")
-
-log = structlog.get_logger(__name__)
 
 
 @attrs.define(eq=False)

@@ -23,11 +23,11 @@ from collections.abc import Callable
 from typing import Final
 
 import attrs
-import structlog
 
 from virtuallog.contract.crash_points import CrashPoint
 from virtuallog.contract.errors import RetryableError, SealedError, VirtualLogError
 from virtuallog.contract.ports import NodeEnvironment
+from virtuallog.runtime import log
 from virtuallog_loglets.paxos.config import Ensemble
 from virtuallog_loglets.paxos.core.recovery import BecomeStatus, FollowQuorum
 from virtuallog_loglets.paxos.drivers.broadcast import recovery_round, standings
@@ -56,8 +56,6 @@ LOOK_SECONDS_MAX: Final = 128.0
 
 _RECOVERING = CrashPoint("paxos: a replica without a memory is about to catch up", rare=True)
 _CAUGHT_UP = CrashPoint("paxos: a replica without a memory has caught up and does not vote yet", rare=True)
-
-log = structlog.get_logger(__name__)
 
 
 async def maintain_replica(

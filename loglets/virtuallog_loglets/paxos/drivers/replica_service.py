@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 import attrs
-import structlog
 import trio
 
 from virtuallog.contract.chain import SegmentId
@@ -24,6 +23,7 @@ from virtuallog.contract.errors import (
 )
 from virtuallog.contract.metrics import MetricFamily
 from virtuallog.contract.ports import Done, DurableMap, Handlers, NodeEnvironment, Span
+from virtuallog.runtime import log
 from virtuallog_loglets.paxos import config
 from virtuallog_loglets.paxos.config import Ensemble
 from virtuallog_loglets.paxos.core.effects import AnswerFromDisk, PaxosAnswer, PaxosFail, PaxosPersist, ReplicaEffect
@@ -69,8 +69,6 @@ NO_ENSEMBLE: Final = Ensemble(members=(), quorum=0)
 
 _Request: TypeAlias = Promise | PaxosWrite | Learn | PaxosRecover | GetStanding | TrimSealed | WaitLearned | ReadRecords
 _Read: TypeAlias = tuple[Callable[[], Awaitable[Any]], Done]
-
-log = structlog.get_logger(__name__)
 
 _MADE = CrashPoint("paxos: a replica is made, nothing of it is on the disk")
 _DROPPED = CrashPoint("paxos: dropped logs are durably gone, nobody has been told")

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from typing import Final, TypeVar
 
 import attrs
-import structlog
 
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.crash_points import CrashPoint
@@ -25,6 +24,7 @@ from virtuallog.contract.errors import CorruptionError, RetryableError, SealedEr
 from virtuallog.contract.ports import Environment, Request
 from virtuallog.contract.provider import Pace
 from virtuallog.contract.types import NodeId
+from virtuallog.runtime import log
 from virtuallog_loglets.paxos.core.gap_repair import tombstone, usable_untrusted
 from virtuallog_loglets.paxos.messages import (
     NOWHERE,
@@ -44,8 +44,6 @@ PIECE_BYTES: Final = 4 << 20
 """Bytes copied in one step; a single larger value is allowed."""
 
 ReplyT = TypeVar("ReplyT")
-
-log = structlog.get_logger(__name__)
 
 _BEGUN = CrashPoint("paxos rebuild: a newcomer is told of its copy, nothing is in it", rare=True)
 _PIECE = CrashPoint("paxos rebuild: one piece more is on a newcomer, the chain does not name it", rare=True)

@@ -14,11 +14,11 @@ from __future__ import annotations
 from typing import Final
 
 import attrs
-import structlog
 
 from virtuallog.contract.crash_points import CrashPoint
 from virtuallog.contract.errors import RetryableError
 from virtuallog.contract.ports import DurableMap, NodeEnvironment
+from virtuallog.runtime import log
 from virtuallog_loglets.paxos.drivers import disk_format
 from virtuallog_loglets.paxos.messages import NOWHERE
 
@@ -27,8 +27,6 @@ STORE: Final = "paxos"
 RETRY_SECONDS: Final = 0.5
 """Pause between two attempts to read the register."""
 _BOOT_BITS: Final = 40
-
-log = structlog.get_logger(__name__)
 
 _FOUNDED = CrashPoint("paxos: a store is founded, no replica is in it", rare=True)
 _FOUND_EMPTY = CrashPoint("paxos: a store is new, and not known to be as old as the node", rare=True)

@@ -19,16 +19,14 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 import attrs
-import structlog
 import trio
 
 from virtuallog.contract.errors import InvalidSettingError, UnavailableError
 from virtuallog.contract.types import NodeId
 from virtuallog.rpc.link import Peer
 from virtuallog.rpc.protocol.node import OpenNode
+from virtuallog.runtime import log
 from virtuallog_loglets.paxos.config import Ensemble
-
-log = structlog.get_logger(__name__)
 
 
 @attrs.frozen(order=True, kw_only=True)

@@ -19,13 +19,12 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import attrs
-import structlog
 import trio
 
 from virtuallog.contract.errors import InvalidSettingError, MalformedError, UnavailableError
 from virtuallog.contract.ports import Clock
 from virtuallog.contract.types import NodeId
-from virtuallog.runtime import zookeeper_client
+from virtuallog.runtime import log, zookeeper_client
 from virtuallog.runtime.zookeeper_client import KazooBridge
 from virtuallog_loglets.paxos.standalone.network import LogMember, LogNetwork
 
@@ -36,8 +35,6 @@ RETRY_SECONDS: Final = 1.0
 _PREFIX: Final = "member-"
 _DATA_BYTES_MAX: Final = 1024
 """Cap on the data of a member's znode that is parsed."""
-
-log = structlog.get_logger(__name__)
 
 
 @attrs.frozen(kw_only=True)

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import attrs
-import structlog
 import trio
 
 from virtuallog.contract.errors import ForbiddenError, UnavailableError
@@ -39,7 +38,7 @@ from virtuallog.contract.znodes import (
     Znode,
     ZnodeExistsError,
 )
-from virtuallog.runtime import zookeeper_client
+from virtuallog.runtime import log, zookeeper_client
 from virtuallog.runtime.zookeeper_client import KazooBridge
 from virtuallog_loglets.zookeeper.config import ZooKeeperConfig
 
@@ -48,8 +47,6 @@ ANSWER_SECONDS: Final = 4.0
 which can then find out what became of it."""
 SESSION_SECONDS: Final = 6.0
 """Session timeout in seconds. kazoo looks for another server after two thirds of it without an answer."""
-
-log = structlog.get_logger(__name__)
 
 
 @attrs.frozen

@@ -10,7 +10,6 @@ from typing import Any
 
 import attrs
 import click
-import structlog
 import trio
 
 from virtuallog.admin.cluster_status import fetch_statuses
@@ -20,6 +19,7 @@ from virtuallog.connect import newest_register, open_services_to
 from virtuallog.contract.errors import StorageError, VirtualLogError
 from virtuallog.contract.ports import Outcome
 from virtuallog.contract.types import NodeId
+from virtuallog.runtime import log
 from virtuallog.runtime.toml import FieldError
 from virtuallog_database.control.wire import DATABASE
 from virtuallog_server.cli.common.failures import FAILED
@@ -32,8 +32,6 @@ from virtuallog_server.diagnosis.core.database import DatabaseFacts, findings, p
 from virtuallog_server.local_cluster.supervisor import LocalCluster, open_local_cluster
 from virtuallog_server.node.status import plain_status
 from virtuallog_server.process import process
-
-log = structlog.get_logger(__name__)
 
 
 def up(

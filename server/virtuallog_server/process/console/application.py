@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import attrs
-import structlog
 import trio
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -24,12 +23,11 @@ from starlette.routing import Route
 from trio.abc import Listener
 
 from virtuallog.contract import metrics
+from virtuallog.runtime import log
 from virtuallog_server.process.console import exposition
 from virtuallog_server.process.console.exposition import Collector
 from virtuallog_server.process.console.http_server import HttpServer
 from virtuallog_server.process.console.process_metrics import DataDirectoryMetrics, process_collectors
-
-log = structlog.get_logger(__name__)
 
 
 class ConsoleSource(Protocol):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
-import structlog
 import trio
 from hypercorn.config import Config
 from hypercorn.trio.tcp_server import TCPServer
@@ -21,6 +20,7 @@ from trio.abc import Listener
 
 from virtuallog.contract.ports import Clock
 from virtuallog.rpc.connection_slots import ConnectionSlots
+from virtuallog.runtime import log
 from virtuallog.runtime.clock import SystemClock
 from virtuallog_server.process.console.host_check import LoopbackHostsOnly
 
@@ -37,8 +37,6 @@ peer has closed keeps its place for as long: Hypercorn waits for its timer.
 
 CONNECTION_SECONDS: Final = 60.0
 """Longest duration of a connection, however busy: scrapers open another one. Bounds peers that read no answers."""
-
-log = structlog.get_logger(__name__)
 
 
 class HttpApplication(Protocol):

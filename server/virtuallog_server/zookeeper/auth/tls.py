@@ -13,17 +13,15 @@ import ssl
 from typing import Final
 
 import attrs
-import structlog
 from trio.abc import Stream
 
 from virtuallog.contract.errors import InvalidSettingError, UntrustedError
 from virtuallog.rpc.security.credentials import Stamp, load_files, stamp_of
 from virtuallog.rpc.security.tls_files import TlsFiles
 from virtuallog.rpc.security.tls_stream import EncryptedStream, encrypt
+from virtuallog.runtime import log
 
 _VERIFICATION: Final = {"need": ssl.CERT_REQUIRED, "want": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
-
-log = structlog.get_logger(__name__)
 
 
 @attrs.define(eq=False)

@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 import attrs
-import structlog
 
 from virtuallog.contract.errors import MalformedError, VirtualLogError
+from virtuallog.runtime import log
 from virtuallog_database.tree.commands import CloseSession, Operation, Origin
 from virtuallog_database.tree.results import Error, RefusedError, Result
 from virtuallog_server.zookeeper.auth.sasl import SaslExchange
@@ -29,8 +29,6 @@ from virtuallog_server.zookeeper.wire.connection import Connection, Request
 from virtuallog_server.zookeeper.wire.jute import Reader, buffer
 from virtuallog_server.zookeeper.wire.opcodes import OpCode
 from virtuallog_server.zookeeper.wire.pipeline import PendingReply
-
-log = structlog.get_logger(__name__)
 
 Handle: TypeAlias = Callable[["RequestHandler", int, OpCode, Reader], None]
 _LOST: Final = frozenset((Error.SESSION_MOVED, Error.SESSION_EXPIRED, Error.UNKNOWN_SESSION))
