@@ -16,22 +16,20 @@ import attrs
 import trio
 
 from virtuallog.admin.cluster_status import fetch_cluster, fetch_statuses
-from virtuallog.admin.control import CONTROL, NodeStatus
-from virtuallog.admin.membership import MEMBERSHIP
 from virtuallog.client.address_book import AddressBook
 from virtuallog.client.cluster_file import ClusterFile, read_cluster_file, with_own_certificate
 from virtuallog.client.virtual_log import VirtualLog, VirtualLogSettings
 from virtuallog.contract.caller_roles import Role
 from virtuallog.contract.capnp_interface import Interface
-from virtuallog.contract.errors import UnavailableError, UntrustedError, VirtualLogError, WrongRecipientError
-from virtuallog.contract.ports import Environment, Outcome, ReplyT, Request, Services
+from virtuallog.contract.errors import WrongRecipientError
+from virtuallog.contract.ports import Environment
 from virtuallog.contract.provider import LogletProvider, compose
-from virtuallog.contract.register import Register, decode_untrusted
+from virtuallog.contract.register import Register
 from virtuallog.contract.types import NodeId
-from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider
+from virtuallog.node_services import listed_nodes, newest_register, run_services
+from virtuallog.plugins import KindsOnDemand, loglet_providers, metastore_provider
 from virtuallog.rpc.security.credentials import Credentials
 from virtuallog.rpc.services import RpcServices
-from virtuallog.rpc.transport import tcp_connect
 from virtuallog.runtime.clock import SystemClock
 from virtuallog.runtime.nurseries import unwrapped_errors
 
@@ -45,6 +43,7 @@ async def connect(
     more: Sequence[Interface] = (),
     near: NodeId | None = None,
     expected_cluster: bytes | None = None,
+    brief: bool = False,
 ) -> AsyncIterator[VirtualLog]:
     """Open a client of the cluster's log. It is closed at the end of the block.
 
@@ -56,6 +55,8 @@ async def connect(
         more: further interfaces of nodes, to be called through the services of the log's environment.
         near: the node asked first for entries that it stores; None: all clients ask the same node first.
         expected_cluster: id of the cluster (`Register.cluster`); None: any.
+        brief: True for a program that ends soon. Without `providers` it imports a kind of loglets when the log first
+            uses it. False to import all at once: then no swap to another kind waits for an import.
 
     Raises:
         UnavailableError: none of the listed nodes answers, or the cluster is not bootstrapped.
@@ -64,12 +65,12 @@ async def connect(
         InvalidSettingError: the file, or our certificate, cannot be used.
     """
     seeds = cluster if isinstance(cluster, ClusterFile) else _read_own(Path(cluster))
-    kinds, metastore = providers if providers is not None else loglet_providers(), metastore_provider()
-    compose(kinds)
+    metastore = metastore_provider()
     book, source = AddressBook.of(seeds.nodes), random.Random()
     credentials = Credentials.open(seeds.tls) if seeds.tls else None
-    async with _run_services(book, [*all_interfaces(kinds, metastore), *more], credentials) as services:
-        register = newest_register(await fetch_statuses(services, _ids(seeds)))
+    async with run_services(book, [*metastore.interfaces, *more], credentials) as services:
+        kinds = _kinds(providers, services, brief)
+        register = newest_register(await fetch_statuses(services, listed_nodes(seeds)))
         _check_cluster(register, expected_cluster)
         book.learn(register)
         with unwrapped_errors():
@@ -94,62 +95,17 @@ async def connect(
                 nursery.cancel_scope.cancel()
 
 
-@asynccontextmanager
-async def open_services_to(cluster: ClusterFile, more: Sequence[Interface] = ()) -> AsyncIterator[Services]:
-    """Open the services of the nodes in a cluster file, without a log: `control`, `membership` and `more`.
-
-    Raises:
-        InvalidSettingError: our certificate cannot be used.
-    """
-    credentials = Credentials.open(cluster.tls) if cluster.tls else None
-    async with _run_services(AddressBook.of(cluster.nodes), [CONTROL, MEMBERSHIP, *more], credentials) as services:
-        yield services
-
-
-async def ask_living(
-    services: Services, cluster: ClusterFile, request: Request[ReplyT], timeout_seconds: float
-) -> ReplyT:
-    """Send a request to one node that takes part in the cluster; returns its reply.
-
-    Raises:
-        UnavailableError: there is no such node, or it did not answer in time: unknown outcome.
-        VirtualLogError: the error that the node answered.
-    """
-    answers = await fetch_statuses(services, _ids(cluster))
-    for node, answer in answers.items():
-        if not isinstance(answer, VirtualLogError) and answer.register:
-            return await services.call(node, request, timeout_seconds)
-    raise _no_usable_node(answers)
-
-
-def newest_register(answers: Mapping[NodeId, Outcome[NodeStatus]]) -> Register:
-    """The newest register that a node knows.
-
-    Raises:
-        UnavailableError: no node answered, or none knows a register.
-    """
-    known = [
-        decode_untrusted(answer.register)
-        for answer in answers.values()
-        if not isinstance(answer, VirtualLogError) and answer.register
-    ]
-    if not known:
-        raise _no_usable_node(answers)
-    return max(known, key=lambda register: register.version)
-
-
-def _no_usable_node(answers: Mapping[NodeId, Outcome[NodeStatus]]) -> VirtualLogError:
-    refusals = [answer for answer in answers.values() if isinstance(answer, UntrustedError)]
-    if refusals and len(refusals) == len(answers):
-        return refusals[0]
-    reasons = "; ".join(f"node {node}: {_reason(answer)}" for node, answer in answers.items())
-    return UnavailableError(f"no node of the cluster can be used ({reasons})")
-
-
-def _reason(answer: Outcome[NodeStatus]) -> str:
-    if isinstance(answer, VirtualLogError):
-        return str(answer)
-    return "; ".join(answer.failures) or "the cluster has not been bootstrapped"
+def _kinds(
+    providers: Mapping[str, LogletProvider] | None, services: RpcServices, brief: bool
+) -> Mapping[str, LogletProvider]:
+    """The kinds of loglets for a log, whose requests `services` know by the time a loglet is opened."""
+    if providers is None and brief:
+        return KindsOnDemand(lambda provider: services.learn(provider.interfaces))
+    kinds = loglet_providers() if providers is None else providers
+    compose(kinds)
+    for provider in kinds.values():
+        services.learn(provider.interfaces)
+    return kinds
 
 
 def _read_own(path: Path) -> ClusterFile:
@@ -159,22 +115,6 @@ def _read_own(path: Path) -> ClusterFile:
 def _check_cluster(register: Register, expected: bytes | None) -> None:
     if expected is not None and register.cluster != expected:
         raise WrongRecipientError("cluster", expected.hex(), register.cluster.hex())
-
-
-def _ids(cluster: ClusterFile) -> list[NodeId]:
-    return [NodeId(node.id) for node in cluster.nodes]
-
-
-@asynccontextmanager
-async def _run_services(
-    book: AddressBook, interfaces: Sequence[Interface], credentials: Credentials | None
-) -> AsyncIterator[RpcServices]:
-    services = RpcServices(interfaces, book.find, tcp_connect(credentials), SystemClock(), random.Random())
-    with unwrapped_errors():
-        async with trio.open_nursery() as nursery:
-            await nursery.start(services.run)
-            yield services
-            nursery.cancel_scope.cancel()
 
 
 def _as_permitted(settings: VirtualLogSettings, credentials: Credentials | None) -> VirtualLogSettings:

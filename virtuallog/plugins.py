@@ -5,7 +5,7 @@ No code of this project names a kind, so other packages can add their own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import entry_points
 from typing import Final
 
@@ -16,7 +16,7 @@ from virtuallog.admin.membership import MEMBERSHIP
 from virtuallog.contract.capnp_interface import Interface
 from virtuallog.contract.errors import UnknownKindError
 from virtuallog.contract.metastore import MetaStoreProvider
-from virtuallog.contract.provider import LogletProvider, SupportsPresentation, compose
+from virtuallog.contract.provider import CompositeProvider, LogletProvider, SupportsPresentation, compose
 from virtuallog.runtime import log
 
 LOGLETS_GROUP: Final = "virtuallog.loglets"
@@ -76,6 +76,41 @@ def loglet_providers() -> dict[str, LogletProvider]:
     providers: dict[str, LogletProvider] = {provider.kind: provider for provider in made}
     compose(providers)
     return providers
+
+
+class KindsOnDemand(Mapping[str, LogletProvider]):
+    """Providers of the installed kinds, each imported and made when it is first asked for.
+
+    For a program that uses one kind or none, and ends soon.
+
+    Args:
+        on_made: called with each new provider.
+    """
+
+    def __init__(self, on_made: Callable[[LogletProvider], None] = lambda provider: None) -> None:
+        self._on_made = on_made
+        self._kinds = loglet_kinds()
+        self._made: dict[str, LogletProvider] = {}
+
+    def __getitem__(self, kind: str) -> LogletProvider:
+        if kind not in self._made:
+            if kind not in self:
+                raise KeyError(kind)
+            provider = loglet_maker(kind)()
+            if isinstance(provider, CompositeProvider):
+                provider.over(self)
+            self._made[kind] = provider
+            self._on_made(provider)
+        return self._made[kind]
+
+    def __contains__(self, kind: object) -> bool:
+        return kind in self._kinds
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kinds)
+
+    def __len__(self) -> int:
+        return len(self._kinds)
 
 
 def metastore_provider(kind: str = METASTORE_KIND) -> MetaStoreProvider:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.source_tree import ROOT
-from virtuallog.connect import connect, open_services_to
+from virtuallog.connect import connect
 from virtuallog.plugins import loglet_kinds, presentations
 from virtuallog_lab.bench.targets import target_names
 from virtuallog_server.local_cluster.supervisor import open_local_cluster
@@ -83,8 +83,7 @@ def test_a_kind_that_cannot_be_loaded_stops_no_other(tmp_path: Path, monkeypatch
 async def test_a_log_is_swapped_to_it_and_explained(tmp_path: Path) -> None:
     """`reconfigure --to`, an append, `chain` and `explain`, on three real nodes."""
     async with open_local_cluster(tmp_path / "cluster", base_port=0) as cluster:
-        async with open_services_to(cluster.file) as services:
-            await cluster.wait_ready(services)
+        await cluster.wait_ready()
         cluster.write_file()
         run("reconfigure", "--to", KIND, cluster=cluster.file_path)
         async with connect(cluster.file) as log:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.formats.former import unpack
 from virtuallog.client.virtual_log import VirtualLog
-from virtuallog.connect import connect, open_services_to
+from virtuallog.connect import connect
 from virtuallog.contract.types import LogPosition, PlacedBatch
 from virtuallog.runtime.disk import DiskStorage
 from virtuallog_loglets.native.core import wave as waves
@@ -50,16 +50,14 @@ async def test_a_cluster_of_the_first_version_goes_on(tmp_path: Path) -> None:
     """Three nodes start on their old data: all entries are there, appends, a new loglet, a trim and a restart work."""
     expected = unpack(tmp_path)
     async with open_local_cluster(tmp_path) as cluster:
-        async with open_services_to(cluster.file) as services:
-            await cluster.wait_ready(services)
+        await cluster.wait_ready()
         async with connect(cluster.file) as log:
             assert expected.holds(await read_all(log, expected.trim, expected.tail))
             await log.reconfig_extend("native", {})
             assert await log.append(b"more") == expected.tail
             await log.prefix_trim(LogPosition(2600))
     async with open_local_cluster(tmp_path) as cluster:
-        async with open_services_to(cluster.file) as services:
-            await cluster.wait_ready(services)
+        await cluster.wait_ready()
         async with connect(cluster.file) as log:
             assert await log.find_trim_point() == 2600
             await log.reconfig_extend("native", {})

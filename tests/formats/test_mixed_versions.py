@@ -17,12 +17,13 @@ from tests.virtuallog.rpc.world import SHOP, TrioClock
 from virtuallog.admin.cluster_status import fetch_statuses
 from virtuallog.admin.control import NodeStatus, RebuildSegment
 from virtuallog.client.virtual_log import VirtualLog
-from virtuallog.connect import connect, open_services_to
+from virtuallog.connect import connect
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import InvalidSettingError, UnavailableError, UnsupportedError, VirtualLogError
 from virtuallog.contract.ports import Services
 from virtuallog.contract.types import LogPosition, NodeId
 from virtuallog.contract.versions import SPOKEN, Versions
+from virtuallog.node_services import open_services_to
 from virtuallog.rpc import OpenNode, Peer, RpcServer, RpcServices, bound_address, tcp_connect, tcp_listen
 from virtuallog.runtime.disk import DiskStorage
 from virtuallog.testing.logs import capture_logs
@@ -47,7 +48,7 @@ def hold_back(folder: Path, protocol: int) -> None:
 @asynccontextmanager
 async def running(folder: Path) -> AsyncIterator[tuple[LocalCluster, VirtualLog, Services]]:
     async with open_local_cluster(folder, NODES) as cluster, open_services_to(cluster.file) as services:
-        await cluster.wait_ready(services)
+        await cluster.wait_ready()
         await heard(services, set(cluster.nodes))
         async with connect(cluster.file) as log:
             yield cluster, log, services

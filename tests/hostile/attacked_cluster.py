@@ -21,10 +21,11 @@ import trio
 from tests.hostile.attacker import KINDS, PARALLEL, Attacker
 from virtuallog.admin.cluster_status import fetch_statuses
 from virtuallog.client.virtual_log import VirtualLog
-from virtuallog.connect import connect, open_services_to
+from virtuallog.connect import connect
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import UnavailableError, VirtualLogError
 from virtuallog.contract.types import NodeId
+from virtuallog.node_services import open_services_to
 from virtuallog.runtime.clock import SystemClock
 from virtuallog_lab.workload.verdict import Verdict, judge_log
 from virtuallog_lab.workload.writers import Workload
@@ -180,8 +181,7 @@ async def boots_of(cluster: LocalCluster) -> Mapping[NodeId, int]:
 async def besiege(path: Path, nodes: int = 3, writers: int = WRITERS) -> AsyncIterator[Siege]:
     """Start a cluster in `path` with the honest client at work."""
     async with open_local_cluster(path, nodes=nodes, base_port=0) as cluster:
-        async with open_services_to(cluster.file) as services:
-            await cluster.wait_ready(services)
+        await cluster.wait_ready()
         async with connect(cluster.file) as log, trio.open_nursery() as nursery:
             workload, ended = Workload(SystemClock(), entry_bytes=100), trio.Event()
             nursery.start_soon(_append, workload, log, writers, ended)

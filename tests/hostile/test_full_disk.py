@@ -14,8 +14,9 @@ import trio
 from tests.hostile.attacked_cluster import boots_of
 from virtuallog.admin.control import ReconfigExtend
 from virtuallog.client.virtual_log import VirtualLog
-from virtuallog.connect import connect, open_services_to
+from virtuallog.connect import connect
 from virtuallog.contract.types import LogPosition, NodeId
+from virtuallog.node_services import open_services_to
 from virtuallog.runtime.rocks_map import open_rocks_map
 from virtuallog_server.local_cluster.supervisor import open_local_cluster
 
@@ -78,7 +79,7 @@ async def test_node_on_a_full_disk_waits_seals_and_comes_back(disk: Path) -> Non
     """Appends wait; reads, seals and changes of the chain go on; with room again it goes on by itself. No restart."""
     async with open_local_cluster(disk / "cluster", nodes=1, base_port=0) as cluster:
         async with open_services_to(cluster.file) as services:
-            await cluster.wait_ready(services)
+            await cluster.wait_ready()
             boots = await boots_of(cluster)
             async with connect(cluster.file) as log:
                 await log.append(b"first")

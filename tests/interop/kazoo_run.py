@@ -22,12 +22,10 @@ import trio
 
 from tests.free_ports import free_ports
 from tests.interop.log_witness import Follower, following
-from virtuallog.connect import open_services_to
 from virtuallog.contract.errors import VirtualLogError
 from virtuallog.contract.types import NodeId
 from virtuallog.testing.checker.history import History
 from virtuallog.testing.checker.violation import Violation
-from virtuallog_database.control.wire import INTERFACES
 from virtuallog_server.local_cluster import layout
 from virtuallog_server.local_cluster.supervisor import LocalCluster, open_local_cluster
 from virtuallog_simulation.checks.database.replay import answered, replay
@@ -174,8 +172,7 @@ async def run(plan: Plan, folder: Path) -> Outcome:
     first = free_ports(NODES)
     history, violations = History(trio.current_time), list[Violation]()
     async with open_local_cluster(folder / "cluster", NODES, base_port=0, zookeeper_port=first) as cluster:
-        async with open_services_to(cluster.file, INTERFACES) as services:
-            await cluster.wait_ready(services)
+        await cluster.wait_ready()
         async with following(cluster, folder / "witness", Witness(history, violations)) as follower:
             ports = [first + number for number in range(NODES)]
             state = _Run(plan, cluster, follower, history, ports)

@@ -31,9 +31,8 @@ from kazoo.retry import KazooRetry
 
 from tests.free_ports import free_ports
 from virtuallog.client.virtual_log import VirtualLog
-from virtuallog.connect import connect, open_services_to
+from virtuallog.connect import connect
 from virtuallog.contract.types import NodeId
-from virtuallog_database.control.wire import INTERFACES
 from virtuallog_server.local_cluster import layout
 from virtuallog_server.local_cluster.supervisor import LocalCluster, open_local_cluster
 
@@ -325,8 +324,7 @@ async def test_recipes_across_a_swap_and_a_killed_server(tmp_path: Path) -> None
     first = free_ports(3)
     users = [User.of(nodes, first) for nodes in ((KILLED, *OTHERS), (KILLED, *reversed(OTHERS)), OTHERS)]
     async with open_local_cluster(tmp_path, 3, base_port=0, zookeeper_port=first) as cluster:
-        async with open_services_to(cluster.file, INTERFACES) as services:
-            await cluster.wait_ready(services)
+        await cluster.wait_ready()
         async with connect(cluster.file) as log:
             trouble = Trouble(cluster, log)
             writer, waiter, bystander = users

@@ -11,7 +11,7 @@ import trio
 
 from pyspark_virtuallog.clients import close_clients
 from virtuallog.client.virtual_log import VirtualLog
-from virtuallog.connect import connect, open_services_to
+from virtuallog.connect import connect
 from virtuallog_server.local_cluster.supervisor import LocalCluster, open_local_cluster
 
 ResultT = TypeVar("ResultT")
@@ -28,18 +28,12 @@ async def log_of_one_node(folder: Path) -> AsyncIterator[tuple[str, VirtualLog]]
 async def cluster_of_one_node(folder: Path, *, tls: bool = False) -> AsyncIterator[LocalCluster]:
     """The same without the client; its node may be killed and started again."""
     async with open_local_cluster(folder / "cluster", 1, base_port=0, tls=tls) as cluster:
-        await wait_ready(cluster)
+        await cluster.wait_ready()
         cluster.write_file()
         try:
             yield cluster
         finally:
             await in_thread(close_clients)
-
-
-async def wait_ready(cluster: LocalCluster) -> None:
-    """Wait until the node answers."""
-    async with open_services_to(cluster.file) as services:
-        await cluster.wait_ready(services)
 
 
 async def in_thread(call: Callable[..., ResultT], *arguments: object) -> ResultT:

@@ -86,6 +86,14 @@ class RpcServices:
         """Set when `_sweep_at` has moved forward."""
         self._nursery: trio.Nursery | None = None
 
+    def learn(self, interfaces: Iterable[Interface]) -> None:
+        """Take in further requests that will be posted to other nodes.
+
+        Raises:
+            TypeError: a message class does not fit its struct, or one class stands for two methods.
+        """
+        self._methods.add(interfaces)
+
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled.
 

@@ -14,7 +14,7 @@ import click
 import trio
 
 from virtuallog.client.cluster_file import ClusterFile, read_cluster_file
-from virtuallog.connect import connect, open_services_to
+from virtuallog.connect import connect
 from virtuallog.runtime.clock import SystemClock
 from virtuallog_lab.bench import matrix_picture
 from virtuallog_lab.bench import reconfigure as swaps
@@ -132,11 +132,8 @@ async def _measure_all(plan: AppendMeasurement, as_json: bool) -> list[FloorComp
 @asynccontextmanager
 async def _own_cluster(loglet: str | None) -> AsyncIterator[ClusterFile]:
     with tempfile.TemporaryDirectory(prefix="virtuallog-bench-") as folder:
-        async with (
-            open_local_cluster(Path(folder), base_port=0, loglet=loglet or "native") as cluster,
-            open_services_to(cluster.file) as services,
-        ):
-            await cluster.wait_ready(services)
+        async with open_local_cluster(Path(folder), base_port=0, loglet=loglet or "native") as cluster:
+            await cluster.wait_ready()
             yield cluster.file
 
 

@@ -11,7 +11,6 @@ import click
 import trio
 from rich.console import Console
 
-from virtuallog.connect import open_services_to
 from virtuallog.plugins import loglet_providers
 from virtuallog.runtime.clock import SystemClock
 from virtuallog_lab.demo.demonstration import LOG_NODES, NODES, Demonstration, DemoOutcome
@@ -49,8 +48,7 @@ async def _run(phase: float) -> DemoOutcome:
     with tempfile.TemporaryDirectory(prefix="virtuallog-demo-") as folder:
         click.echo("starting three nodes and three log servers")
         async with open_local_cluster(Path(folder), NODES, LOG_NODES, base_port=0) as cluster:
-            async with open_services_to(cluster.file) as services:
-                await cluster.wait_ready(services)
+            await cluster.wait_ready()
             cluster.write_file()
             story = Demonstration(cluster, click.echo, phase)
             async with trio.open_nursery() as nursery:

@@ -19,12 +19,13 @@ import trio
 from virtuallog.admin.cluster_status import fetch_statuses
 from virtuallog.admin.control import PrefixTrim
 from virtuallog.client.virtual_log import VirtualLog
-from virtuallog.connect import ask_living, connect, newest_register, open_services_to
+from virtuallog.connect import connect
 from virtuallog.contract.chain import Chain, Segment
 from virtuallog.contract.errors import RetryableError, StorageError, UnavailableError
 from virtuallog.contract.ports import Services
 from virtuallog.contract.provider import replicated
 from virtuallog.contract.types import LogPosition, NodeId
+from virtuallog.node_services import ask_living, newest_register, open_services_to
 from virtuallog.plugins import loglet_providers
 from virtuallog.runtime.clock import SystemClock
 from virtuallog_lab.demo.changes import ActiveSegment, ActiveSegments, Change, RequestedChange, find_changes

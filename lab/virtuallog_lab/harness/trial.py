@@ -21,11 +21,12 @@ import trio
 from virtuallog.admin.control import ReconfigExtend, Setting
 from virtuallog.client.cluster_file import ClusterFile
 from virtuallog.client.virtual_log import VirtualLog
-from virtuallog.connect import ask_living, connect, open_services_to
+from virtuallog.connect import connect
 from virtuallog.contract.errors import UnavailableError
 from virtuallog.contract.ports import Clock, Services
 from virtuallog.contract.register import Register, decode_untrusted
 from virtuallog.contract.types import NodeId
+from virtuallog.node_services import ask_living, open_services_to
 from virtuallog.rpc.security.tls_files import TlsFiles
 from virtuallog.runtime.clock import SystemClock
 from virtuallog_lab.harness.orderer import ASKED, find_orderer
@@ -93,7 +94,7 @@ class Trial:
         fallen = [node.id for node in self.cluster.nodes.values() if node.pid is None and node.id not in killed]
         for node in (*killed, *fallen):
             await self.cluster.start(node)
-        await self.cluster.wait_ready(self.services)
+        await self.cluster.wait_ready()
         return fallen
 
     @contextmanager
@@ -160,8 +161,7 @@ async def temporary_cluster(
         async with open_local_cluster(
             Path(folder), log_nodes=log_nodes, base_port=0, program=program, loglet=loglet
         ) as cluster:
-            async with open_services_to(cluster.file) as services:
-                await cluster.wait_ready(services)
+            await cluster.wait_ready()
             yield cluster
 
 

@@ -13,27 +13,26 @@ from random import Random
 
 import trio
 
-from virtuallog.admin.cluster_status import call_each, fetch_statuses
+from virtuallog.admin.cluster_status import fetch_statuses
 from virtuallog.admin.control import NodeStatus
 from virtuallog.client.cluster_file import ClusterFile
-from virtuallog.connect import newest_register, open_services_to
 from virtuallog.contract.chain import Segment
 from virtuallog.contract.diagnosis import Evidence
 from virtuallog.contract.errors import VirtualLogError
 from virtuallog.contract.metastore import MetaStoreProvider, SupportsRegisterDiagnosis
-from virtuallog.contract.ports import Environment, Outcome, Services
+from virtuallog.contract.ports import Environment, Outcome
 from virtuallog.contract.provider import LogletProvider, RequiresVersion, SupportsDiagnosis
 from virtuallog.contract.register import NodeEntry, Register, decode_untrusted
 from virtuallog.contract.types import NodeId
 from virtuallog.contract.versions import FIRST
+from virtuallog.node_services import newest_register, open_services_to
 from virtuallog.plugins import all_interfaces
 from virtuallog.reconfiguration.chain_writer import ChainWriterSettings
 from virtuallog.runtime.clock import SystemClock
 from virtuallog.runtime.nurseries import unwrapped_errors
-from virtuallog_database.control.messages import GetDatabaseStatus
 from virtuallog_database.control.wire import DATABASE
-from virtuallog_server.diagnosis.core.database import DatabaseFacts
 from virtuallog_server.diagnosis.core.evidence import NO_DIAGNOSIS, LogEvidence, NodeFacts, SegmentFacts
+from virtuallog_server.diagnosis.database_collector import gather_database
 
 
 @asynccontextmanager
@@ -79,13 +78,6 @@ async def gather(
         now_ms=int(environment.clock.wall() * 1000),
         look_seconds=(patience.watchdog_period / 2, patience.watchdog_period * 1.5),
         grace_seconds=(patience.grace, patience.grace * 1.5),
-    )
-
-
-async def gather_database(services: Services, register: Register) -> DatabaseFacts:
-    """Ask each node of the register for the status of the database."""
-    return DatabaseFacts(
-        register=register, answers=await call_each(services, sorted(register.nodes), GetDatabaseStatus())
     )
 
 

@@ -27,10 +27,12 @@ from virtuallog.contract.errors import StorageError, UnavailableError, VirtualLo
 from virtuallog.contract.ports import Clock, Services
 from virtuallog.contract.register import decode_untrusted
 from virtuallog.contract.types import NodeId
+from virtuallog.node_services import open_services_to
 from virtuallog.rpc.security.tls_files import TlsFiles
 from virtuallog.runtime.clock import SystemClock
 from virtuallog.runtime.file_errors import file_errors
 from virtuallog_database.control.messages import SERVING, DatabaseStatus, GetDatabaseStatus
+from virtuallog_database.control.wire import DATABASE
 from virtuallog_server.config.node_config import NodeConfig
 from virtuallog_server.local_cluster import layout
 from virtuallog_server.storage import pid_file
@@ -159,18 +161,15 @@ class LocalCluster:
                 found[folder.name] = pid
         return found
 
-    async def wait_ready(self, services: Services) -> None:
+    async def wait_ready(self) -> None:
         """Wait until a majority of the MetaStore's members knows a register, and all servers of the database serve.
-
-        Args:
-            services: know the interface `DATABASE` if there are such servers.
 
         Raises:
             StorageError: a node ended instead; names it, with its last words.
             UnavailableError: `START_SECONDS` were not enough.
         """
         with self.clock.timeout(START_SECONDS):
-            while not (await self._is_ready(services) and await self._serves_clients(services)):
+            while not await self._is_ready():
                 self._check_running()
                 await self.clock.sleep(POLL_SECONDS)
             return
@@ -183,7 +182,13 @@ class LocalCluster:
             new.write_text(self.file.spell())
             new.replace(self.file_path)
 
-    async def _is_ready(self, services: Services) -> bool:
+    async def _is_ready(self) -> bool:
+        # New connections for each look: a link that met no listener pauses, each time longer, and would miss the moment when there
+        # is one.
+        async with open_services_to(self.file, [DATABASE]) as services:
+            return await self._has_register(services) and await self._serves_clients(services)
+
+    async def _has_register(self, services: Services) -> bool:
         members = next(iter(self.nodes.values())).config.members
         answers = await fetch_statuses(services, members)
         known = [

@@ -27,8 +27,9 @@ from virtuallog.runtime import log
 from virtuallog_server.node.join import join
 from virtuallog_server.storage.identity import FormatPhase, Identity
 
-ASK_PAUSE_SECONDS: Final = 0.2
-"""Pause between two rounds of questions. Short, since a first start waits for it; a wiped node asks for ever, cheaply."""
+ASK_PAUSE_SECONDS: Final = 0.02
+"""First pause between two rounds of questions, in seconds, and the first one in each phase. Each further one is 1.3 times as long: a
+first start waits a third longer than for its slowest node, and a wiped node, which asks for ever, does so rarely."""
 ASK_PAUSE_SECONDS_MAX: Final = 3.0
 """Longest pause, in seconds, between two attempts to format a node, up to half more by chance."""
 
@@ -97,7 +98,9 @@ class Formatter:
         pause = ASK_PAUSE_SECONDS
         while self.identity.phase is not FormatPhase.FORMATTED:
             reason = await self._advance(metastore, found)
-            if reason:
+            if not reason:
+                pause = ASK_PAUSE_SECONDS
+            else:
                 if reason != self.waiting:
                     log.warning("not formatted", node=self.identity.node, reason=reason)
                 self.waiting = reason

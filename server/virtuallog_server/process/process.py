@@ -29,6 +29,7 @@ from virtuallog_server.config.node_config import NodeConfig
 from virtuallog_server.node.node import Node
 from virtuallog_server.process import log_output
 from virtuallog_server.process.assembly import assemble_node
+from virtuallog_server.process.end_signals import end_on_signal
 from virtuallog_server.process.listeners import listen
 from virtuallog_server.process.resources import MemoryTrimmer, allow_connections, trim_memory
 
@@ -178,14 +179,6 @@ async def _open_zookeeper_ports(node: Node, clock: Clock) -> ZooKeeperPorts | No
     from virtuallog_server.process.zookeeper_ports import open_zookeeper_ports
 
     return await open_zookeeper_ports(node.database, clock)
-
-
-async def end_on_signal(scope: trio.CancelScope) -> None:
-    """Cancel `scope` on SIGTERM or SIGINT."""
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async for received in signals:
-            log.info("ending", signal=signal.Signals(received).name)
-            scope.cancel()
 
 
 async def _end_with_parent(scope: trio.CancelScope) -> None:

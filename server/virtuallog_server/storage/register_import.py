@@ -18,7 +18,6 @@ from typing import Final, TypeAlias
 from virtuallog.admin.cluster_status import fetch_statuses
 from virtuallog.admin.control import NodeStatus
 from virtuallog.client.cluster_file import ClusterFile, NodeAddress
-from virtuallog.connect import open_services_to
 from virtuallog.contract.crash_points import CrashPoint
 from virtuallog.contract.errors import (
     CorruptionError,
@@ -31,6 +30,7 @@ from virtuallog.contract.ports import DurableMap, Outcome, Storage
 from virtuallog.contract.register import Register
 from virtuallog.contract.register import decode_untrusted as decode_register
 from virtuallog.contract.types import NodeId
+from virtuallog.node_services import open_services_to
 from virtuallog.rpc.security.tls_files import TlsFiles
 from virtuallog_metastore import records
 from virtuallog_metastore.core.acceptor import Acceptor, PersistDecision

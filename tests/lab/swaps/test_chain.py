@@ -10,9 +10,10 @@ import pytest
 import trio
 
 from virtuallog.client.virtual_log import VirtualLog
-from virtuallog.connect import connect, open_services_to
+from virtuallog.connect import connect
 from virtuallog.contract.ports import Services
 from virtuallog.contract.types import Data, GapKind, LogPosition
+from virtuallog.node_services import open_services_to
 from virtuallog_lab.bench.targets import LOG_NODES, Target
 from virtuallog_lab.harness.trial import extend, temporary_cluster
 from virtuallog_server.local_cluster.supervisor import LocalCluster

@@ -17,7 +17,7 @@ import pytest
 import trio
 
 from virtuallog.client.virtual_log import VirtualLog
-from virtuallog.connect import connect, open_services_to
+from virtuallog.connect import connect
 from virtuallog.contract.types import LogPosition
 from virtuallog_server.local_cluster.supervisor import open_local_cluster
 
@@ -41,8 +41,7 @@ async def cluster_with_segments(folder: Path) -> AsyncIterator[tuple[Path, Virtu
     """Three nodes, and a log of a closed native, a closed paxos and an open native segment."""
     payloads = [b"entry %d" % number for number in range(ENTRIES)]
     async with open_local_cluster(folder / "cluster", base_port=0) as cluster:
-        async with open_services_to(cluster.file) as services:
-            await cluster.wait_ready(services)
+        await cluster.wait_ready()
         cluster.write_file()
         async with connect(cluster.file) as log:
             third = ENTRIES // 3

@@ -230,7 +230,7 @@ def test_a_node_starts_without_what_few_nodes_need() -> None:
     """A restart is waited for by clients, and each of these takes up to half a second of a slow machine: they are imported on use."""
     probe = (
         "import sys\n"
-        "import virtuallog_server.cli.cluster.nodes_job, virtuallog_server.process.process, virtuallog_server.database.role, virtuallog_server.process.zookeeper_ports\n"
+        "import virtuallog_server.cli.cluster.serve_job, virtuallog_server.process.process, virtuallog_server.database.role, virtuallog_server.process.zookeeper_ports\n"
         "from virtuallog.plugins import loglet_providers, metastore_provider\n"
         "loglet_providers(), metastore_provider()\n"
         "print(*sorted(sys.modules))"

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 
 from tests.free_ports import free_ports
 from tests.source_tree import ROOT
-from virtuallog.connect import connect, open_services_to
+from virtuallog.connect import connect
 from virtuallog.contract.types import NodeId
 from virtuallog_loglets.paxos.messages import NOWHERE, Standing, Status
 from virtuallog_server.cli import main
@@ -152,8 +152,7 @@ def test_a_copy_of_a_closed_log_is_whole_without_a_vote() -> None:
 async def test_the_replicas_of_a_cluster(tmp_path: Path) -> None:
     """One row for each replica of each paxos loglet in the chain, also for silent ones."""
     async with open_local_cluster(tmp_path, base_port=0, loglet="paxos") as cluster:
-        async with open_services_to(cluster.file) as services:
-            await cluster.wait_ready(services)
+        await cluster.wait_ready()
         async with connect(cluster.file) as log:
             await log.append(b"hello")
         await cluster.kill(NodeId(2))

@@ -18,13 +18,11 @@ from tests.free_ports import free_ports
 from tests.server.process.console.test_cluster_metrics import check_documented, scrape
 from tests.server.process.test_processes import command
 from tests.source_tree import ROOT
-from virtuallog.connect import open_services_to
 from virtuallog.contract.errors import InvalidSettingError
 from virtuallog.contract.types import NodeId
 from virtuallog.embedded import open_embedded
 from virtuallog.replica import open_replica
 from virtuallog_database.client import Changed, DatabaseClient, NodeExistsError
-from virtuallog_database.control.wire import DATABASE
 from virtuallog_server.local_cluster.supervisor import LocalCluster, open_local_cluster
 
 pytestmark = pytest.mark.processes
@@ -43,8 +41,7 @@ async def servers(path: Path, port: int, count: int = 3) -> AsyncIterator[LocalC
 
 async def wait_serving(cluster: LocalCluster) -> None:
     """Return once all serve. Asked from here: a command for each look would take longer than what is waited for."""
-    async with open_services_to(cluster.file, [DATABASE]) as services:
-        await cluster.wait_ready(services)
+    await cluster.wait_ready()
 
 
 def status(cluster: LocalCluster) -> dict[int, dict[str, Any]]:

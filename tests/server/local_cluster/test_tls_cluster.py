@@ -18,10 +18,11 @@ import trio
 from tests.free_ports import free_ports
 from virtuallog.admin.cluster_status import fetch_statuses
 from virtuallog.client.cluster_file import ClusterFile
-from virtuallog.connect import connect, open_services_to
+from virtuallog.connect import connect
 from virtuallog.contract.caller_roles import Principal, Role
 from virtuallog.contract.errors import ForbiddenError, UnavailableError, UntrustedError, VirtualLogError
 from virtuallog.contract.types import LogPosition, NodeId
+from virtuallog.node_services import open_services_to
 from virtuallog.plugins import loglet_providers, metastore_provider
 from virtuallog.rpc.security.credentials import Credentials
 from virtuallog.rpc.security.tls_files import TlsFiles
@@ -64,16 +65,11 @@ async def explained(cluster: ClusterFile) -> list[Finding]:
     return conclude(found)
 
 
-async def wait_ready(cluster: LocalCluster) -> None:
-    async with open_services_to(cluster.file) as services:
-        await cluster.wait_ready(services)
-
-
 async def test_roles_and_rotation(folder: Path) -> None:
     """A client appends and reads, an admin reconfigures; the nodes take up certificates of a new authority while both
     work, one file after the other, and strangers stay out before and after."""
     async with open_local_cluster(folder, base_port=0, tls=True) as cluster:
-        await wait_ready(cluster)
+        await cluster.wait_ready()
         async with connect(as_client(cluster)) as client, connect(cluster.file) as admin:
             await client.append(b"one")
             await admin.reconfig_extend("native", {"sequencer": "2"})
@@ -127,7 +123,7 @@ def rotate(cluster: LocalCluster, folder: Path) -> TlsFiles:
 async def test_a_client_goes_on_when_the_sequencer_is_killed(folder: Path) -> None:
     """It may not change the chain itself: nodes do."""
     async with open_local_cluster(folder, base_port=0, tls=True) as cluster:
-        await wait_ready(cluster)
+        await cluster.wait_ready()
         async with connect(as_client(cluster)) as client, connect(cluster.file) as admin:
             await admin.reconfig_extend("native", {"sequencer": "3"})
             await client.append(b"before")
@@ -139,7 +135,7 @@ async def test_a_client_goes_on_when_the_sequencer_is_killed(folder: Path) -> No
 async def test_a_node_with_the_certificate_of_another_is_kept_out(folder: Path) -> None:
     """It does not start with it. A client whose address leads to another node gets that node's name in the error."""
     async with open_local_cluster(folder, base_port=0, tls=True) as cluster:
-        await wait_ready(cluster)
+        await cluster.wait_ready()
         swapped = tuple(
             attrs.evolve(node, address=other.address)
             for node, other in zip(cluster.file.nodes, cluster.file.nodes[::-1], strict=True)

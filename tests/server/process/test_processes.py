@@ -26,11 +26,12 @@ from virtuallog.admin.control import NodeStatus
 from virtuallog.blocking import connect_blocking
 from virtuallog.client.cluster_file import ClusterFile
 from virtuallog.client.virtual_log import VirtualLog
-from virtuallog.connect import connect, open_services_to
+from virtuallog.connect import connect
 from virtuallog.contract.address import split_address
 from virtuallog.contract.errors import UnknownKindError, VirtualLogError
 from virtuallog.contract.loglet import Placed
 from virtuallog.contract.types import Data, LogPosition, NodeId, PlacedBatch
+from virtuallog.node_services import open_services_to
 from virtuallog_server.local_cluster.supervisor import LocalCluster, open_local_cluster
 
 pytestmark = pytest.mark.processes
@@ -65,13 +66,8 @@ def command(
 async def local_cluster(path: Path) -> AsyncIterator[LocalCluster]:
     """Three nodes that answer."""
     async with open_local_cluster(path, base_port=0) as cluster:
-        await wait_ready(cluster)
+        await cluster.wait_ready()
         yield cluster
-
-
-async def wait_ready(cluster: LocalCluster) -> None:
-    async with open_services_to(cluster.file) as services:
-        await cluster.wait_ready(services)
 
 
 async def wait_status(cluster: LocalCluster, node: int, words: str) -> NodeStatus:
@@ -280,7 +276,7 @@ async def test_nothing_acknowledged_is_lost_when_all_are_killed(folder: Path) ->
             nursery.cancel_scope.cancel()
         for node in cluster.nodes:
             await cluster.start(node)
-        await wait_ready(cluster)
+        await cluster.wait_ready()
         async with connect(cluster.file) as log:
             await log.append(b"after")
             found = await payloads_of(log)

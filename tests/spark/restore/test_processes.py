@@ -16,7 +16,7 @@ from pyspark_virtuallog.restore.restoration import Restored, restore
 from tests.free_ports import free_ports
 from tests.loglets.archive.test_processes import archive, contents
 from tests.server.database.test_processes import servers, wait_serving
-from tests.server.process.test_processes import command, wait_ready
+from tests.server.process.test_processes import command
 from tests.spark.restore.test_state import fetched
 from tests.spark.restore.test_under_load import run_until
 from virtuallog.connect import connect
@@ -94,7 +94,7 @@ async def test_a_database_is_restored_to_a_position_into_a_new_cluster(tmp_path:
         assert await paths_in(tmp_path / "again", again["cluster"]) >= {b"/one", b"/two", b"/four"}
         with pytest.raises(StorageError, match="is that of another cluster"):
             async with open_local_cluster(tmp_path / "second", 3, base_port=0, origin=origin) as second:
-                await wait_ready(second)
+                await second.wait_ready()
 
 
 async def test_a_log_is_restored_from_archives_alone(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ async def test_a_log_is_restored_from_archives_alone(tmp_path: Path) -> None:
     archive has is refused by name, and nothing is left behind that a cluster would take."""
     payloads, place, into = [b"entry %d" % number for number in range(900)], tmp_path / "place", tmp_path / "restored"
     async with open_local_cluster(tmp_path / "former", 1, base_port=0) as cluster:
-        await wait_ready(cluster)
+        await cluster.wait_ready()
         cluster.write_file()
         async with connect(cluster.file) as log:
             for start in range(0, 900, 300):
@@ -132,7 +132,7 @@ async def test_a_log_is_restored_from_archives_alone(tmp_path: Path) -> None:
 
     origin = f"file://{into}"
     async with open_local_cluster(tmp_path / "new", 1, base_port=0, origin=origin) as cluster:
-        await wait_ready(cluster)
+        await cluster.wait_ready()
         async with connect(cluster.file, expected_cluster=made.origin.cluster) as log:
             assert await log.append(b"new") == 456
             assert await contents(log) == [*payloads[:456], b"new"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import attrs
@@ -30,28 +30,35 @@ class BoundMethod:
 
 @attrs.frozen(eq=False)
 class Methods:
-    """All methods of some interfaces."""
+    """All methods of some interfaces. Connections share it, and see what is added."""
 
-    by_request: Mapping[type[Request[Any]], BoundMethod]
-    by_number: Mapping[tuple[int, int], BoundMethod]
+    by_request: dict[type[Request[Any]], BoundMethod] = attrs.field(factory=dict)
+    by_number: dict[tuple[int, int], BoundMethod] = attrs.field(factory=dict)
+
+    def add(self, interfaces: Iterable[Interface]) -> None:
+        """Bind the methods of `interfaces` as well.
+
+        Raises:
+            TypeError: a message class does not fit its struct, or one class stands for two methods.
+        """
+        for interface in interfaces:
+            for method in interface.methods:
+                bound = _bind(interface, method)
+                known = self.by_request.setdefault(method.request, bound)
+                if (known.interface_id, known.method_id) != (bound.interface_id, bound.method_id):
+                    raise TypeError(f"{method.request.__qualname__} is the request of {known.name} and of {bound.name}")
+                self.by_number[bound.interface_id, bound.method_id] = known
 
 
 def bind(interfaces: Iterable[Interface]) -> Methods:
     """Bind the methods of `interfaces`, and those of Node, which every node has.
 
     Raises:
-        TypeError: a message class does not fit its struct, or one class stands for two methods.
+        TypeError: as `Methods.add`.
     """
-    by_request: dict[type[Request[Any]], BoundMethod] = {}
-    by_number: dict[tuple[int, int], BoundMethod] = {}
-    for interface in (NODE, *interfaces):
-        for method in interface.methods:
-            bound = _bind(interface, method)
-            known = by_request.setdefault(method.request, bound)
-            if (known.interface_id, known.method_id) != (bound.interface_id, bound.method_id):
-                raise TypeError(f"{method.request.__qualname__} is the request of {known.name} and of {bound.name}")
-            by_number[bound.interface_id, bound.method_id] = known
-    return Methods(by_request, by_number)
+    methods = Methods()
+    methods.add((NODE, *interfaces))
+    return methods
 
 
 def _bind(interface: Interface, method: Method) -> BoundMethod:

@@ -14,9 +14,10 @@ import attrs
 import trio
 
 from virtuallog.client.appender import Appender
-from virtuallog.connect import connect, open_services_to
+from virtuallog.connect import connect
 from virtuallog.contract.ports import Clock
 from virtuallog.contract.types import NodeId
+from virtuallog.node_services import open_services_to
 from virtuallog_lab.experiments.appends.loglet_client import LogletClient
 from virtuallog_lab.experiments.appends.sampler import take_sample
 from virtuallog_lab.experiments.appends.samples import OWN, AppendSample

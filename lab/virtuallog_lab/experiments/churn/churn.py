@@ -21,8 +21,9 @@ from typing import Final
 
 import click
 
-from virtuallog.connect import connect, open_services_to
+from virtuallog.connect import connect
 from virtuallog.contract.types import NodeId
+from virtuallog.node_services import open_services_to
 from virtuallog_database.control.wire import INTERFACES
 from virtuallog_lab.experiments.churn.client import CLOCK
 from virtuallog_lab.experiments.churn.report import draw, report
@@ -102,8 +103,7 @@ async def open_database_cluster(
     with nullcontext(keep) if keep else tempfile.TemporaryDirectory(prefix="virtuallog-churn-") as folder:
         _prepare(Path(folder), loglet, first, config)
         async with open_local_cluster(Path(folder), NODES, loglet=loglet) as cluster:
-            async with open_services_to(cluster.file, INTERFACES) as services:
-                await cluster.wait_ready(services)
+            await cluster.wait_ready()
             yield cluster, addresses
 
 

@@ -10,10 +10,10 @@ import attrs
 
 from virtuallog.admin.membership import ReplaceNode
 from virtuallog.client.virtual_log import VirtualLog
-from virtuallog.connect import ask_living
 from virtuallog.contract.errors import UnavailableError, VirtualLogError
 from virtuallog.contract.ports import Services
 from virtuallog.contract.types import NodeId
+from virtuallog.node_services import ask_living
 from virtuallog_lab.experiments.churn.client import CLOCK, connected
 from virtuallog_lab.experiments.churn.load import PATIENCE_SECONDS
 from virtuallog_server.local_cluster.supervisor import LocalCluster

@@ -21,7 +21,8 @@ import attrs
 import click
 import trio
 
-from virtuallog.connect import connect, open_services_to
+from virtuallog.connect import connect
+from virtuallog.node_services import open_services_to
 from virtuallog_lab.experiments.churn.churn import open_database_cluster
 from virtuallog_lab.experiments.contestants.debian import BUSY, debian_contestants, run_script
 from virtuallog_lab.experiments.database.report import OURS, THEIRS, DatabasePlan, DatabaseSample, draw, report

@@ -28,7 +28,6 @@ import click
 import trio
 
 from virtuallog.client.cluster_file import NodeAddress
-from virtuallog.connect import open_services_to
 from virtuallog.contract.caller_roles import Principal, Role
 from virtuallog.runtime.clock import SystemClock
 from virtuallog_lab.experiments.failover.faults import (
@@ -125,8 +124,7 @@ async def open_cluster(network: Network, folder: Path, authority: Authority) -> 
     try:
         for node in nodes:
             await cluster.start(node)
-        async with open_services_to(cluster.file) as services:
-            await cluster.wait_ready(services)
+        await cluster.wait_ready()
         yield cluster
     finally:
         await cluster.stop()

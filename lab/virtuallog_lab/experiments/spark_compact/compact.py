@@ -24,7 +24,8 @@ from typing import Final
 
 import click
 
-from virtuallog.connect import connect, open_services_to
+from virtuallog.connect import connect
+from virtuallog.node_services import open_services_to
 from virtuallog_database.control.wire import INTERFACES
 from virtuallog_lab.experiments.churn.churn import NODES, open_database_cluster
 from virtuallog_lab.experiments.churn.client import CLOCK

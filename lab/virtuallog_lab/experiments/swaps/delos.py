@@ -22,7 +22,8 @@ import attrs
 import click
 import trio
 
-from virtuallog.connect import connect, open_services_to
+from virtuallog.connect import connect
+from virtuallog.node_services import open_services_to
 from virtuallog.runtime.clock import SystemClock
 from virtuallog_lab.bench.targets import ZOOKEEPER, choose
 from virtuallog_lab.experiments.swaps.delos_load import APPEND, READ, SteadyLoad

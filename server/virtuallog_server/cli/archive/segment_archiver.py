@@ -17,11 +17,12 @@ import trio
 from virtuallog.admin.control import ReconfigModify
 from virtuallog.client.cluster_file import ClusterFile
 from virtuallog.client.virtual_log import VirtualLog
-from virtuallog.connect import ask_living, connect, open_services_to
+from virtuallog.connect import connect
 from virtuallog.contract.chain import Segment
 from virtuallog.contract.errors import UnavailableError
 from virtuallog.contract.register import Register
 from virtuallog.contract.register import decode_untrusted as decode_register
+from virtuallog.node_services import ask_living, open_services_to
 from virtuallog_loglets.archive.provider import KIND, ArchiveProvider
 from virtuallog_server.cli.archive.segment_selection import each_segment
 from virtuallog_server.cli.common.options import echo_json

@@ -11,11 +11,12 @@ import trio
 
 from virtuallog.admin.cluster_status import fetch_statuses
 from virtuallog.client.cluster_file import ClusterFile
-from virtuallog.connect import connect, newest_register, open_services_to
+from virtuallog.connect import connect
 from virtuallog.contract.errors import UnavailableError, UnsupportedError, UntrustedError, VirtualLogError
 from virtuallog.contract.ports import Outcome, ReplyT, Request
 from virtuallog.contract.register import Register
 from virtuallog.contract.types import NodeId
+from virtuallog.node_services import newest_register, open_services_to
 from virtuallog_database.control import client
 from virtuallog_database.control.messages import (
     CompareChecksums,
@@ -32,8 +33,8 @@ from virtuallog_server.cli.common.failures import FAILED
 from virtuallog_server.cli.common.node_discovery import with_all_nodes
 from virtuallog_server.cli.common.options import echo_json
 from virtuallog_server.database.ownership import put_guard
-from virtuallog_server.diagnosis.collector import gather_database
 from virtuallog_server.diagnosis.core.database import DatabaseFacts, findings, problems
+from virtuallog_server.diagnosis.database_collector import gather_database
 
 REFUSED: Final = "refused"
 """State of a replica whose role is closed for good on its node."""
@@ -119,7 +120,7 @@ def guard(cluster: ClusterFile, despite_entries: bool) -> None:
 
 
 async def _guard(cluster: ClusterFile, despite_entries: bool) -> Register:
-    async with connect(await with_all_nodes(cluster)) as log:
+    async with connect(await with_all_nodes(cluster), brief=True) as log:
         register = await log.view.refresh()
         if not register.database:
             raise UnsupportedError("no database stands on this log: clients may append to it")

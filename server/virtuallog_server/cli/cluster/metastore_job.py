@@ -12,12 +12,13 @@ from virtuallog.admin.cluster_status import fetch_statuses
 from virtuallog.admin.control import NodeStatus
 from virtuallog.admin.membership import ReconfigMembers
 from virtuallog.client.cluster_file import ClusterFile
-from virtuallog.connect import connect, newest_register, open_services_to
+from virtuallog.connect import connect
 from virtuallog.contract.errors import InvalidSettingError, StorageError, VirtualLogError
 from virtuallog.contract.ports import Outcome
 from virtuallog.contract.register import Register
 from virtuallog.contract.register import decode_untrusted as decode_register
 from virtuallog.contract.types import NodeId
+from virtuallog.node_services import newest_register, open_services_to
 from virtuallog_metastore.disaster_recovery.chain_edit import edit
 from virtuallog_metastore.disaster_recovery.dump import DUMP_BYTES_MAX, Dump, decode_untrusted, dump
 from virtuallog_server.cli.cluster.node_job import ask, listed
@@ -133,7 +134,7 @@ async def _read(data: Path | None, cluster: Path | None) -> Dump:
     if data is not None:
         return await register_import.read_dump(data)
     assert cluster is not None
-    async with connect(read_own_cluster(cluster)) as log:
+    async with connect(read_own_cluster(cluster), brief=True) as log:
         _, value = await log.view.metastore.get()
         return dump(value)
 

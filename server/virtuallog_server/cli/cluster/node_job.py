@@ -12,11 +12,11 @@ import trio
 from virtuallog.admin.cluster_status import METASTORE_ROLE, fetch_statuses
 from virtuallog.admin.membership import AddNode, DrainNode, Progress, RemoveNode, ReplaceNode
 from virtuallog.client.cluster_file import ClusterFile, NodeAddress
-from virtuallog.connect import newest_register, open_services_to
 from virtuallog.contract.errors import RetryableError, VirtualLogError
 from virtuallog.contract.ports import ReplyT, Request, Services
 from virtuallog.contract.register import Register, decode_untrusted
 from virtuallog.contract.types import NodeId
+from virtuallog.node_services import newest_register, open_services_to
 from virtuallog.runtime.clock import SystemClock
 from virtuallog.runtime.toml import FieldError, check_address
 from virtuallog_server.cli.common.failures import Failure

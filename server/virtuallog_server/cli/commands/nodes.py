@@ -51,7 +51,7 @@ def up(
         virtuallog up --nodes 3 --data /tmp/log
         virtuallog up --nodes 3 --data /tmp/log --zookeeper 2181
     """
-    from virtuallog_server.cli.cluster import nodes_job as work
+    from virtuallog_server.cli.cluster import up_job as work
 
     work.up(data, nodes, log_nodes, base_port, console_port, zookeeper, tls, origin)
 
@@ -90,7 +90,7 @@ def serve(
     """
     if config_file is not None and (node, data, peers) != (None, None, None):
         raise click.UsageError("--config FILE says everything; leave out --id, --data and --peers")
-    from virtuallog_server.cli.cluster import nodes_job as work
+    from virtuallog_server.cli.cluster import serve_job as work
     from virtuallog_server.config.config_file import StartOptions
 
     options = StartOptions(console=console or "", zookeeper=zookeeper or "", origin=origin)
@@ -113,6 +113,6 @@ def status(cluster: ClusterFile, as_json: bool) -> None:
     Example:
         virtuallog status
     """
-    from virtuallog_server.cli.cluster import nodes_job as work
+    from virtuallog_server.cli.cluster import status_job as work
 
     work.status(cluster, as_json)

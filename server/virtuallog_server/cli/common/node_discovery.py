@@ -6,9 +6,9 @@ import attrs
 
 from virtuallog.admin.cluster_status import fetch_statuses
 from virtuallog.client.cluster_file import ClusterFile, NodeAddress
-from virtuallog.connect import newest_register, open_services_to
 from virtuallog.contract.errors import UnavailableError
 from virtuallog.contract.types import NodeId
+from virtuallog.node_services import newest_register, open_services_to
 
 
 async def with_all_nodes(cluster: ClusterFile) -> ClusterFile:

@@ -44,7 +44,7 @@ def append_lines(cluster: ClusterFile, lines: BinaryIO, rate: int | None, as_jso
 
 
 async def _append_one(cluster: ClusterFile, payload: bytes, as_json: bool) -> None:
-    async with connect(cluster) as log:
+    async with connect(cluster, brief=True) as log:
         position = await log.append(payload)
     if as_json:
         echo_json({"position": position})
@@ -53,7 +53,7 @@ async def _append_one(cluster: ClusterFile, payload: bytes, as_json: bool) -> No
 
 
 async def _append_lines(cluster: ClusterFile, lines: BinaryIO, rate: int | None, as_json: bool) -> None:
-    async with connect(cluster) as log:
+    async with connect(cluster, brief=True) as log:
         with log.appender() as appender, progress_bar() as progress:
             run = _Run(appender, progress, RatePacer(rate, SystemClock()))
             await run.append(lines)

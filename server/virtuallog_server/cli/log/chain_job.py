@@ -10,13 +10,13 @@ import trio
 
 from virtuallog.admin.control import ChainChanged, GetStatus, ReconfigExtend, ReconfigTruncate, SealLog, Setting
 from virtuallog.client.cluster_file import ClusterFile
-from virtuallog.connect import ask_living, open_services_to
 from virtuallog.contract.chain import Segment
 from virtuallog.contract.errors import MalformedError, UnavailableError
 from virtuallog.contract.ports import Request
 from virtuallog.contract.provider import SupportsSettings
 from virtuallog.contract.register import Register, decode_untrusted
-from virtuallog.plugins import loglet_providers
+from virtuallog.node_services import ask_living, open_services_to
+from virtuallog.plugins import KindsOnDemand, loglet_providers
 from virtuallog_server.cli.common.options import echo_json
 
 CHANGE_SECONDS = 30.0
@@ -106,7 +106,7 @@ def _plain(segment: Segment) -> dict[str, Any]:
 
 def _describe(segment: Segment) -> dict[str, Any]:
     """The config in plain values if the kind is installed here; else its bytes, so that any chain can be shown."""
-    provider = loglet_providers().get(segment.kind)
+    provider = KindsOnDemand().get(segment.kind)
     try:
         return dict(provider.describe(segment.config)) if provider else {"bytes": segment.config.hex()}
     except MalformedError as error:

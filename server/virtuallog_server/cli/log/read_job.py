@@ -14,10 +14,11 @@ import trio
 from virtuallog.admin.control import PrefixTrim
 from virtuallog.client.cluster_file import ClusterFile
 from virtuallog.client.virtual_log import VirtualLog
-from virtuallog.connect import ask_living, connect, open_services_to
+from virtuallog.connect import connect
 from virtuallog.contract.errors import BeyondTailError, TrimmedError
 from virtuallog.contract.loglet import Placed
 from virtuallog.contract.types import Data, Gap, GapKind, LogPosition, PlacedBatch, Sealed
+from virtuallog.node_services import ask_living, open_services_to
 from virtuallog_server.cli.common.failures import Failure
 from virtuallog_server.cli.common.options import echo_json
 
@@ -43,7 +44,7 @@ def trim(cluster: ClusterFile, position: int, force: bool, as_json: bool) -> Non
 
 async def _read(cluster: ClusterFile, start: int | None, stop: int | None, follow: bool, printer: Print) -> None:
     lost = 0
-    async with connect(cluster) as log:
+    async with connect(cluster, brief=True) as log:
         first = await _first(log, start, stop)
         end = stop if follow else await _end(log, first, stop)
         reader = log.reader(first, None if end is None else LogPosition(end))
@@ -79,7 +80,7 @@ async def _end(log: VirtualLog, first: int, stop: int | None) -> int:
 
 
 async def _tail(cluster: ClusterFile, as_json: bool) -> None:
-    async with connect(cluster) as log:
+    async with connect(cluster, brief=True) as log:
         found = await log.check_tail()
     sealed = isinstance(found, Sealed)
     if as_json:

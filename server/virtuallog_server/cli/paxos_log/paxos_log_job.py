@@ -29,6 +29,7 @@ from virtuallog_server.cli.common.options import echo_json, read_own_cluster
 from virtuallog_server.cli.paxos_log import records, replica_status
 from virtuallog_server.cli.paxos_log.trace import Appended, Content, Total, entries, parse_trace, replay
 from virtuallog_server.process import process
+from virtuallog_server.process.end_signals import end_on_signal
 
 OpenLog: TypeAlias = Callable[[], AbstractAsyncContextManager[Log]]
 START_SECONDS: Final = 15.0
@@ -143,7 +144,7 @@ async def _initialize(path: Path) -> None:
 
 async def _replica(open_own: OpenLog, as_json: bool) -> None:
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(process.end_on_signal, nursery.cancel_scope)
+        nursery.start_soon(end_on_signal, nursery.cancel_scope)
         async with open_own() as log:
             own = log.own
             _tell(as_json, "listening", f"replica {own.node} at {own.address}", node=own.node, address=own.address)

@@ -10,12 +10,12 @@ import trio
 
 from virtuallog.admin.cluster_status import fetch_statuses
 from virtuallog.client.cluster_file import ClusterFile
-from virtuallog.connect import newest_register, open_services_to
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import RetryableError, VirtualLogError
 from virtuallog.contract.ports import Outcome, Services
 from virtuallog.contract.provider import replicated
 from virtuallog.contract.types import NodeId
+from virtuallog.node_services import newest_register, open_services_to
 from virtuallog.plugins import loglet_providers
 from virtuallog.rpc.security.tls_files import TlsFiles
 from virtuallog.runtime.clock import SystemClock

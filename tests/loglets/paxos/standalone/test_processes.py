@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.server.process.test_processes import command, wait_ready
+from tests.server.process.test_processes import command
 from virtuallog.contract.chain import Segment
 from virtuallog.contract.errors import UnavailableError
 from virtuallog.contract.types import NodeId
@@ -110,7 +110,7 @@ async def test_a_replica_whose_store_was_deleted_recovers_and_votes_again(folder
 
     set_up_client()
     async with open_local_cluster(folder, base_port=0, loglet="paxos") as cluster:
-        await wait_ready(cluster)
+        await cluster.wait_ready()
         evidence = await run_trial(cluster, LOAD, story)
 
     assert evidence.verdict.problems == ()
@@ -148,7 +148,7 @@ async def test_five_replicas_outlive_two_and_the_set_can_be_another_one(folder: 
 
     set_up_client()
     async with open_local_cluster(folder, nodes=5, base_port=0) as cluster:
-        await wait_ready(cluster)
+        await cluster.wait_ready()
         evidence = await run_trial(cluster, LOAD, story)
 
     assert evidence.verdict.problems == ()

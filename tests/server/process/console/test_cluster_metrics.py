@@ -18,7 +18,7 @@ from tests.free_ports import free_ports
 from tests.server.process.console.http_client import get
 from tests.source_tree import ROOT
 from virtuallog.client.virtual_log import VirtualLog
-from virtuallog.connect import connect, open_services_to
+from virtuallog.connect import connect
 from virtuallog.contract.types import LogPosition
 from virtuallog.plugins import loglet_providers
 from virtuallog_server.local_cluster.supervisor import LocalCluster, open_local_cluster
@@ -75,8 +75,7 @@ async def observed_cluster(folder: Path) -> AsyncIterator[tuple[LocalCluster, li
     """Three nodes that answer, and the ports of their consoles."""
     first = free_ports()
     async with open_local_cluster(folder, base_port=0, console_port=first) as cluster:
-        async with open_services_to(cluster.file) as services:
-            await cluster.wait_ready(services)
+        await cluster.wait_ready()
         yield cluster, [first, first + 1, first + 2]
 
 
