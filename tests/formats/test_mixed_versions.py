@@ -24,7 +24,11 @@ from virtuallog.contract.ports import Services
 from virtuallog.contract.types import LogPosition, NodeId
 from virtuallog.contract.versions import SPOKEN, Versions
 from virtuallog.node_services import open_services_to
-from virtuallog.rpc import OpenNode, Peer, RpcServer, RpcServices, bound_address, tcp_connect, tcp_listen
+from virtuallog.rpc.link import Peer
+from virtuallog.rpc.protocol.node import OpenNode
+from virtuallog.rpc.server import RpcServer
+from virtuallog.rpc.services import RpcServices
+from virtuallog.rpc.transport import bound_address, tcp_connect, tcp_listen
 from virtuallog.runtime.disk import DiskStorage
 from virtuallog.testing.logs import capture_logs
 from virtuallog_loglets.wal import Address, WalRecord, WalSettings, WriteAheadLog

@@ -30,11 +30,11 @@ from tests.hostile.samples import MADE_UP, interfaces
 from virtuallog.contract.address import split_address
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import decode_untrusted
-from virtuallog.rpc import OpenNode
 from virtuallog.rpc.protocol import message_reader
 from virtuallog.rpc.protocol.connection import RpcConnection
 from virtuallog.rpc.protocol.frames import FRAME_BYTES_MAX, FrameSplitter
 from virtuallog.rpc.protocol.methods import Methods, bind
+from virtuallog.rpc.protocol.node import OpenNode
 from virtuallog_loglets.native.messages import NativeGetState, NativeReadWaves, NativeWaitTail
 
 PARALLEL: Final = {"frames": 16, "silent": 1500, "drip": 100, "greedy": 40, "calls": 8, "unended": 64}

@@ -13,11 +13,12 @@ from tests.virtuallog.rpc.shop import Everything, Store, Stored, Wait, Waited, i
 from tests.virtuallog.rpc.world import SHOP, World, shop_world
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import InvalidSettingError, UnavailableError
-from virtuallog.rpc import OpenNode, RpcServices
 from virtuallog.rpc.admission import ServerLimits
 from virtuallog.rpc.protocol.connection import RpcConnection
 from virtuallog.rpc.protocol.frames import FRAME_BYTES_MAX
 from virtuallog.rpc.protocol.methods import bind
+from virtuallog.rpc.protocol.node import OpenNode
+from virtuallog.rpc.services import RpcServices
 
 HALF_A_FRAME = (0).to_bytes(4, "little") + (FRAME_BYTES_MAX // 8 - 1).to_bytes(4, "little")
 """The header of the largest frame there may be."""

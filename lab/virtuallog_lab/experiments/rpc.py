@@ -20,7 +20,11 @@ from virtuallog.admin.control import CONTROL, ChainChanged, ReconfigModify
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.ports import Handlers
 from virtuallog.contract.types import NodeId
-from virtuallog.rpc import Identity, Peer, RpcServer, RpcServices, bound_address, tcp_connect, tcp_listen
+from virtuallog.rpc.link import Peer
+from virtuallog.rpc.protocol.node import Identity
+from virtuallog.rpc.server import RpcServer
+from virtuallog.rpc.services import RpcServices
+from virtuallog.rpc.transport import bound_address, tcp_connect, tcp_listen
 from virtuallog.runtime.clock import SystemClock
 
 IDENTITY = Identity(cluster=b"", node=NodeId(1), store_id=b"", boot=1, software="bench")

@@ -17,8 +17,9 @@ from virtuallog.contract.caller_roles import Principal, Role
 from virtuallog.contract.errors import CorruptionError, InvalidSettingError, VirtualLogError, WrongRecipientError
 from virtuallog.contract.register import ClusterId, NodeEntry, Register
 from virtuallog.contract.types import NodeId
-from virtuallog.rpc import Identity as RpcIdentity
-from virtuallog.rpc import RpcServer, bound_address, tcp_listen
+from virtuallog.rpc.protocol.node import Identity as RpcIdentity
+from virtuallog.rpc.server import RpcServer
+from virtuallog.rpc.transport import bound_address, tcp_listen
 from virtuallog.runtime.clock import SystemClock
 from virtuallog_metastore import records
 from virtuallog_metastore.core.acceptor import PersistBallots, PersistDecision

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.virtuallog.rpc.shop import Bag, Box, Everything, Kind, Store, schema
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import MalformedError
-from virtuallog.rpc import derive
+from virtuallog.rpc.protocol.codec import derive
 
 U8, U32, U64 = st.integers(0, 2**8 - 1), st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

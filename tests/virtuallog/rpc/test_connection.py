@@ -9,6 +9,7 @@ import pytest
 
 from tests.virtuallog.rpc.connection_pair import Pair, server_with
 from tests.virtuallog.rpc.shop import IDENTITY, Store, Stored, Visit, Wait, Waited, schema
+from virtuallog.contract.capnp_interface import Interface, Method
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import (
     MalformedError,
@@ -21,7 +22,6 @@ from virtuallog.contract.errors import (
 )
 from virtuallog.contract.types import NodeId
 from virtuallog.contract.versions import SPOKEN, Versions
-from virtuallog.rpc import Interface, Method
 from virtuallog.rpc.protocol import message_writer
 from virtuallog.rpc.protocol.answers import KEPT_MAX
 from virtuallog.rpc.protocol.events import ConnectionFailed, OpenRefused, ReturnArrived

@@ -15,8 +15,9 @@ from tests.virtuallog.rpc.test_services import Outcomes, store
 from tests.virtuallog.rpc.world import SHOP, TrioClock, shop_world
 from virtuallog.contract.errors import OverloadedError, UnavailableError, UnsupportedError, WrongRecipientError
 from virtuallog.contract.types import NodeId
-from virtuallog.rpc import OpenNode, Peer, RpcServices
-from virtuallog.rpc.link import CONNECT_SECONDS
+from virtuallog.rpc.link import CONNECT_SECONDS, Peer
+from virtuallog.rpc.protocol.node import OpenNode
+from virtuallog.rpc.services import RpcServices
 from virtuallog.rpc.session import SILENCE_SECONDS
 
 

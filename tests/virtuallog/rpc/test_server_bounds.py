@@ -10,11 +10,11 @@ from tests.virtuallog.rpc.shop import Everything, Stored, Wait, Waited, interfac
 from tests.virtuallog.rpc.test_services import Outcomes, store
 from tests.virtuallog.rpc.world import SHOP, TrioClock, shop_world
 from virtuallog.contract.errors import OverloadedError, UnavailableError
-from virtuallog.rpc import OpenNode
 from virtuallog.rpc.channel import SEND_BYTES, Channel
 from virtuallog.rpc.protocol.connection import RpcConnection
 from virtuallog.rpc.protocol.frames import FRAME_BYTES_MAX
 from virtuallog.rpc.protocol.methods import bind
+from virtuallog.rpc.protocol.node import OpenNode
 from virtuallog.rpc.server import UNSENT_BYTES_MAX as SERVER_UNSENT_BYTES_MAX
 from virtuallog.rpc.session import UNSENT_BYTES_MAX
 

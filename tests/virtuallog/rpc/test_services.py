@@ -29,7 +29,7 @@ from virtuallog.contract.errors import (
     VirtualLogError,
     WrongRecipientError,
 )
-from virtuallog.rpc import Hello, OpenNode
+from virtuallog.rpc.protocol.node import Hello, OpenNode
 from virtuallog.rpc.services import SWEEP_SECONDS
 
 

@@ -29,7 +29,11 @@ from virtuallog.contract.errors import (
     UnsupportedError,
 )
 from virtuallog.contract.types import NodeId
-from virtuallog.rpc import Hello, OpenNode, Peer, RpcServer, RpcServices, bound_address, tcp_connect, tcp_listen
+from virtuallog.rpc.link import Peer
+from virtuallog.rpc.protocol.node import Hello, OpenNode
+from virtuallog.rpc.server import RpcServer
+from virtuallog.rpc.services import RpcServices
+from virtuallog.rpc.transport import bound_address, tcp_connect, tcp_listen
 
 
 @asynccontextmanager

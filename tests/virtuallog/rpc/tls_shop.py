@@ -14,18 +14,13 @@ import trio
 from tests.virtuallog.rpc.shop import IDENTITY, Everything, Shop, Store, Stored, Wait, Waited, schema
 from tests.virtuallog.rpc.world import TrioClock
 from virtuallog.contract.caller_roles import Principal, Role
-from virtuallog.rpc import (
-    Interface,
-    Method,
-    OpenNode,
-    Peer,
-    RpcServer,
-    RpcServices,
-    bound_address,
-    tcp_connect,
-    tcp_listen,
-)
+from virtuallog.contract.capnp_interface import Interface, Method
+from virtuallog.rpc.link import Peer
+from virtuallog.rpc.protocol.node import OpenNode
 from virtuallog.rpc.security.credentials import Credentials, Loaded
+from virtuallog.rpc.server import RpcServer
+from virtuallog.rpc.services import RpcServices
+from virtuallog.rpc.transport import bound_address, tcp_connect, tcp_listen
 from virtuallog_server.local_cluster.certificates import Authority
 
 

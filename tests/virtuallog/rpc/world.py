@@ -13,8 +13,11 @@ from trio.abc import Stream
 
 from tests.virtuallog.rpc.shop import IDENTITY, Shop, annex, interfaces
 from virtuallog.contract.types import NodeId
-from virtuallog.rpc import Identity, OpenNode, Peer, RpcServer, RpcServices
 from virtuallog.rpc.admission import ServerLimits
+from virtuallog.rpc.link import Peer
+from virtuallog.rpc.protocol.node import Identity, OpenNode
+from virtuallog.rpc.server import RpcServer
+from virtuallog.rpc.services import RpcServices
 
 SHOP = NodeId(1)
 

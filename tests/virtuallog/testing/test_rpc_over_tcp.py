@@ -20,7 +20,9 @@ from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import OverloadedError, UnavailableError
 from virtuallog.contract.ports import Services
 from virtuallog.contract.types import Data, LogPosition, NodeId
-from virtuallog.rpc import Peer, RpcServer, RpcServices
+from virtuallog.rpc.link import Peer
+from virtuallog.rpc.server import RpcServer
+from virtuallog.rpc.services import RpcServices
 from virtuallog.rpc.session import SILENCE_SECONDS
 from virtuallog.testing.sim.clock import SimulatedClock
 from virtuallog.testing.sim.network import LinkQuality, SimulatedNetwork

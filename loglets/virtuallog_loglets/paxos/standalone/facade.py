@@ -28,9 +28,13 @@ from virtuallog.contract.address import refuse_open_address, split_address
 from virtuallog.contract.errors import InvalidSettingError, UnavailableError, UnsupportedError, VirtualLogError
 from virtuallog.contract.ports import Done, DurableMap, Handler, Handlers, NodeEnvironment, Request, Services, Storage
 from virtuallog.contract.types import NodeId
-from virtuallog.rpc import Identity, OpenNode, Peer, RpcServer, RpcServices, bound_address, tcp_connect, tcp_listen
+from virtuallog.rpc.link import Peer
+from virtuallog.rpc.protocol.node import Identity, OpenNode
 from virtuallog.rpc.security.credentials import Credentials
 from virtuallog.rpc.security.tls_files import TlsFiles
+from virtuallog.rpc.server import RpcServer
+from virtuallog.rpc.services import RpcServices
+from virtuallog.rpc.transport import bound_address, tcp_connect, tcp_listen
 from virtuallog.runtime.clock import SystemClock
 from virtuallog.runtime.nurseries import unwrapped_errors
 from virtuallog.runtime.rocks_map import BULK, open_rocks_map
