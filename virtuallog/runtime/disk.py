@@ -132,9 +132,10 @@ class DiskStorage(Storage):
             if size:
                 os.posix_fallocate(descriptor, 0, size)
             for offset in range(0, size, len(_ZEROS)):
+                if offset:
+                    os.fdatasync(descriptor)
                 _write_all(descriptor, offset, [_ZEROS[: size - offset]])
-                os.fdatasync(descriptor)
-            os.fsync(descriptor)
+            os.fsync(descriptor)  # the last step, and the size
             os.fsync(self._directory)
         except BaseException:
             os.close(descriptor)

@@ -195,3 +195,24 @@ def reconfigure(
         keep=keep,
         form=form,
     )
+
+
+@bench.command()
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(1, 1000), help="Starts of each kind.")
+@click.option(
+    "--nodes", default=3, show_default=True, type=click.IntRange(1, 9), help="Number of nodes of the cluster."
+)
+@form_options
+def start(rounds: int, nodes: int, form: Form) -> None:
+    """Measure starts: imports, commands on a running cluster, an embedded database, and a cluster until it answers.
+
+    Runs everything in processes and directories of its own. The first line is Python alone, the second the libraries: no start
+    can be shorter than their import.
+
+    \b
+    Example:
+        virtuallog bench start --rounds 10
+    """
+    from virtuallog_lab.cli import bench_job
+
+    bench_job.start(rounds, nodes, form)

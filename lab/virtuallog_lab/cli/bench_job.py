@@ -18,6 +18,7 @@ from virtuallog.connect import connect
 from virtuallog.runtime.clock import SystemClock
 from virtuallog_lab.bench import matrix_picture
 from virtuallog_lab.bench import reconfigure as swaps
+from virtuallog_lab.bench import start as starts
 from virtuallog_lab.bench.floor_comparison import FloorComparison, compare, comparison_report
 from virtuallog_lab.bench.matrix_page import swap_page
 from virtuallog_lab.bench.targets import ZOOKEEPER, choose, target_names
@@ -97,6 +98,16 @@ def reconfigure(
         write(swap_page(outcome, this_command(), made_now()), page)
         tell(f"page: {page}")
     outcome.report.publish(form)
+
+
+def start(rounds: int, nodes: int, form: Form) -> None:
+    """Measure starts, and print the report.
+
+    Raises:
+        Failure: a process failed.
+    """
+    machine = Machine.look()
+    starts.run(rounds, nodes, tell).report(machine).publish(form)
 
 
 def trace(plan: TracePlan, picture: Path | None, form: Form) -> None:

@@ -19,7 +19,6 @@ from virtuallog.contract.types import NodeId
 from virtuallog.contract.versions import SPOKEN, Versions
 from virtuallog.rpc.security.tls_files import TlsFiles
 from virtuallog.runtime.toml import FieldError, check_address, check_unique, read_toml, toml_key
-from virtuallog_loglets.archive.drivers.fsspec_files import absolute_url
 from virtuallog_server.config.zookeeper_settings import ZooKeeperSettings
 from virtuallog_server.healing.core.healing_policy import HealingSettings
 
@@ -185,8 +184,14 @@ def read_node_config(path: Path) -> NodeConfig:
     config = read_toml(NodeConfig, path)
     tls = config.tls.below(path.parent) if config.tls else None
     zookeeper = config.zookeeper.below(path.parent) if config.zookeeper else None
-    origin = absolute_url(config.origin, path.parent) if config.origin else ""
+    origin = _absolute(config.origin, path.parent) if config.origin else ""
     return attrs.evolve(config, data=path.parent / config.data, origin=origin, tls=tls, zookeeper=zookeeper)
+
+
+def _absolute(origin: str, folder: Path) -> str:
+    from virtuallog_loglets.archive.drivers.fsspec_files import absolute_url  # late: few clusters are restored ones
+
+    return absolute_url(origin, folder)
 
 
 def parse_peers(text: str) -> tuple[NodeAddress, ...]:

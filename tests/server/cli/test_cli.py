@@ -40,6 +40,7 @@ def dead_cluster(tmp_path: Path) -> Path:
     return path
 
 
+JOBS = "virtuallog_server.cli.cluster"
 EVERY_COMMAND = ["up", "serve", "append", "read", "tail", "trim", "seal", "chain", "status", "reconfigure", "truncate",
                  "explain"]  # fmt: skip
 
@@ -218,12 +219,38 @@ def test_a_command_waits_for_no_module_of_another(dead_cluster: Path) -> None:
     for module in (
         "matplotlib",
         "rich.progress",
+        "virtuallog.rpc.server",
+        "virtuallog_loglets.paxos",
         "virtuallog_server.local_cluster.supervisor",
         "virtuallog_lab.demo",
         "virtuallog_lab.bench",
         "virtuallog_lab.trace",
     ):
         assert module not in loaded
+
+
+@pytest.mark.parametrize(
+    ("module", "unused"),
+    [
+        ("virtuallog.connect", {"rich", "virtuallog.rpc.server", "virtuallog_loglets"}),
+        (
+            "virtuallog.node_services",
+            {"rich", "virtuallog.client.virtual_log", "virtuallog.plugins", "virtuallog.rpc.server"},
+        ),
+        (
+            f"{JOBS}.status_job",
+            {"rich", "virtuallog.client.virtual_log", "virtuallog.plugins", "virtuallog_server.node.node"},
+        ),
+        (f"{JOBS}.up_job", {"rich", "virtuallog.client.virtual_log", "virtuallog_loglets", "virtuallog_server.node"}),
+        (f"{JOBS}.serve_job", {"rich", "virtuallog_server.local_cluster", "virtuallog_server.diagnosis"}),
+    ],
+)
+def test_a_start_waits_for_nothing_that_it_does_not_use(module: str, unused: set[str]) -> None:
+    """A command, a cluster and a node each import their own work: no tables, no server in a client, no client in a supervisor."""
+    probe = f"import sys, {module}; print(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=True)
+
+    assert not unused.intersection(done.stdout.split())
 
 
 def test_a_node_starts_without_what_few_nodes_need() -> None:
