@@ -33,8 +33,13 @@ from virtuallog_server.config.node_config import NodeConfig
 from virtuallog_server.node.formatter import phase_of
 from virtuallog_server.storage.identity import FormatPhase
 
-RETRY_SECONDS: Final = 0.2
-"""Pause between two tries. It is multiplied by 0.5 to 1.5 at random, so that proposers do not duel in step."""
+RETRY_SECONDS: Final = 0.02
+"""First pause between two tries, in seconds: the last node to be formatted proposes at once, and the others wait for its register.
+
+Each further pause is 1.3 times as long, times 0.5 to 1.5 at random, so that proposers do not duel in step.
+"""
+RETRY_SECONDS_MAX: Final = 0.2
+"""Longest pause, in seconds, up to half more by chance. A duel that short pauses have begun ends with these."""
 
 Claim: TypeAlias = Callable[[Mapping[NodeId, bytes]], Awaitable[None]]
 """Called with the ids of the data directories that a cluster begins with. Raises InvalidSettingError if other ones have begun
@@ -77,7 +82,7 @@ async def bootstrap(
         WrongRecipientError: another cluster than that of the origin has begun here.
     """
     proposal: bytes | None = None
-    attempt = source.getrandbits(63)
+    attempt, pause = source.getrandbits(63), RETRY_SECONDS
     while (decided := await _decided(metastore)) is None:
         if config.node in config.members:
             # The same bytes under the same attempt each time: an earlier put may have been decided unnoticed.
@@ -88,7 +93,8 @@ async def bootstrap(
                     _FOUNDED.reached()
                     log.info("bootstrapped", node=config.id)
                     return
-        await clock.sleep(RETRY_SECONDS * (0.5 + source.random()))
+        await clock.sleep(pause * (0.5 + source.random()))
+        pause = min(1.3 * pause, RETRY_SECONDS_MAX)
     if origin is not None and decided.cluster != origin.cluster:
         raise WrongRecipientError("cluster", origin.cluster.hex(), decided.cluster.hex())
 

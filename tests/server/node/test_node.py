@@ -11,6 +11,8 @@ from trio.testing import MockClock
 
 from tests.server.node.world import PEERS, FragileProvider, World, make_world, register_of, until
 from tests.virtuallog.client.world import NoServices
+from tests.virtuallog.rpc.world import TrioClock
+from virtuallog.admin.cluster_status import ANSWER_SECONDS
 from virtuallog.admin.control import PrefixTrim, ReconfigExtend, SealLog, Setting
 from virtuallog.contract.chain import genesis
 from virtuallog.contract.errors import (
@@ -46,6 +48,23 @@ async def test_several_nodes_started_at_once_agree_on_one_cluster(world: World, 
     assert [register.nodes[NodeId(status.node)].store_id for status in statuses] == [s.store_id for s in statuses]
     assert all(status.cluster == register.cluster and not status.failures for status in statuses)
     assert statuses[0].roles == ("sequencer", "log-server", "replica", "metastore")
+
+
+@pytest.mark.parametrize("late_seconds", [0.1, 1.0, 4.0])
+async def test_a_first_start_waits_little_longer_than_for_its_slowest_node(
+    world: World, autojump_clock: MockClock, late_seconds: float
+) -> None:
+    """Nodes that are up ask again soon at first, then less often: after a third of the time that they have waited, half more by chance.
+    The question that the late node has missed ends first; then come the second phase and a proposal.
+    """
+    clock = TrioClock()
+    early = [await world.start(node) for node in (1, 2)]
+    await clock.sleep(late_seconds)
+    began = clock.monotonic()
+    nodes = [*early, await world.start(3)]
+    await until(lambda: all(node.identity.cluster for node in nodes))
+
+    assert clock.monotonic() - began < ANSWER_SECONDS + 0.5 * late_seconds + 0.3
 
 
 async def test_a_restored_cluster_begins_where_its_origin_says(world: World, autojump_clock: MockClock) -> None:

@@ -18,14 +18,16 @@ from virtuallog.contract.errors import (
     UnavailableError,
     UnknownKindError,
 )
+from virtuallog.contract.placement import Cluster, Member
 from virtuallog.contract.register import ClusterId, NodeEntry, Register
 from virtuallog.contract.types import NodeId
-from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider
+from virtuallog.plugins import KindsOnDemand, all_interfaces, loglet_providers, metastore_provider
 from virtuallog.reconfiguration.core.node_table import Claim, Forget
 from virtuallog.rpc.protocol.methods import bind
 from virtuallog.rpc.protocol.node import OpenNode
 from virtuallog_server.cli import program
 from virtuallog_server.cli.common.failures import Failure
+from virtuallog_server.config.node_config import ROLES
 from virtuallog_server.storage.data_directory import open_data_directory
 from virtuallog_server.storage.identity import FormatPhase, Identity
 
@@ -130,6 +132,23 @@ def test_installed_kinds_are_found_and_fit_on_one_node() -> None:
     assert len(bind(all_interfaces(providers, metastore_provider())).by_request) > 10
     with pytest.raises(UnknownKindError, match="no loglet kind 'etcd'"):
         metastore_provider("etcd")
+
+
+def test_kinds_on_demand_are_made_once_each_when_they_are_asked_for() -> None:
+    """A brief program loads the kinds that it uses. Names cost nothing, a composite kind finds the others, and each new kind is
+    reported once.
+    """
+    made = list[str]()
+    kinds = KindsOnDemand(lambda provider: made.append(provider.kind))
+
+    assert {*kinds} == {*loglet_providers()} and len(kinds) == len({*kinds})
+    assert "striped" in kinds and "etcd" not in kinds and kinds.get("etcd") is None
+    assert made == []
+    assert kinds["striped"] is kinds["striped"]
+    assert made == ["striped"]
+    cluster = Cluster(members=(Member(node=NodeId(1), boot=1, roles=frozenset(ROLES), alive=True),), planner=NodeId(1))
+    assert kinds["striped"].plan(cluster, {}, None)
+    assert made == ["striped", "native"]
 
 
 def test_a_command_that_cannot_be_loaded_spoils_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from tests.virtuallog.rpc.shop import (
     Stored,
     Visit,
     Wait,
+    interfaces,
 )
 from tests.virtuallog.rpc.world import SHOP, shop_world
 from virtuallog.contract.chain import SegmentId
@@ -97,6 +98,19 @@ async def test_unknown_interface_is_unsupported(autojump_clock: object) -> None:
         client = await world.client()
         with pytest.raises(UnsupportedError):
             await client.call(SHOP, Visit(), 1.0)
+
+
+async def test_interfaces_may_be_learned_while_a_connection_is_open(autojump_clock: object) -> None:
+    """A client that loads a kind of loglets later calls it over the connection that it has."""
+    async with shop_world() as world:
+        client = await world.client(known=())
+        assert await client.call(SHOP, Hello(), 1.0) == IDENTITY
+        with pytest.raises(UnsupportedError, match="no interface that this client knows"):
+            await client.call(SHOP, store(40), 1.0)
+        client.learn(interfaces())
+
+        assert await client.call(SHOP, store(40), 1.0) == Stored(41)
+        assert len(world.server_ends) == 1
 
 
 async def test_requests_arrive_in_the_order_they_were_posted(autojump_clock: object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import attrs
@@ -12,6 +12,7 @@ import trio.testing
 from trio.abc import Stream
 
 from tests.virtuallog.rpc.shop import IDENTITY, Shop, annex, interfaces
+from virtuallog.contract.capnp_interface import Interface
 from virtuallog.contract.types import NodeId
 from virtuallog.rpc.admission import ServerLimits
 from virtuallog.rpc.link import Peer
@@ -69,10 +70,10 @@ class World:
     async def _connect_somehow(self, address: str) -> Stream:
         return await self.connect(address)
 
-    async def client(self) -> RpcServices:
-        """Start a client of its own."""
+    async def client(self, known: Sequence[Interface] | None = None) -> RpcServices:
+        """Start a client of its own. It knows all interfaces, or the given ones."""
         services = RpcServices(
-            (*interfaces(), *annex()),
+            (*interfaces(), *annex()) if known is None else known,
             lambda node: Peer((self.address,), self.expected),
             self._connect_somehow,
             TrioClock(),
