@@ -13,11 +13,13 @@ import fcntl
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, TypeVar
 
 import outcome
+import trio
 
 from virtuallog.contract.errors import DiskFullError, InvalidSettingError, StorageError, VirtualLogError
 from virtuallog.contract.ports import Cut, File, Storage
@@ -83,7 +85,24 @@ class DiskStorage(Storage):
         return sorted(name for name in found if name != LOCK)
 
     async def create(self, name: str, size: int) -> File:
-        descriptor = await self.on_helper(lambda: self._create(name, size))
+        """Create a file and write its zeros.
+
+        A sync of bytes that were only reserved takes longer: the file system must record each time
+        that they have been written now. Reserving first makes a full disk fail at once.
+
+        The zeros are written in steps. Other jobs of the helper come in between: a node that founds
+        its stores, or a cold read, waits for one step of a new segment and not for all of it. A
+        failure or a cancellation leaves no file behind.
+        """
+        descriptor = await self.on_helper(lambda: self._reserve(name, size))
+        try:
+            for offset in range(0, size - len(_ZEROS), len(_ZEROS)):
+                await self.on_helper(partial(_fill, descriptor, offset, _ZEROS))
+            await self.on_helper(lambda: self._finish(descriptor, size))
+        except BaseException:
+            with trio.CancelScope(shield=True):
+                await self.on_helper(lambda: self._discard(name, descriptor))
+            raise
         return self._opened(name, descriptor, size)
 
     async def open(self, name: str) -> File:
@@ -120,28 +139,27 @@ class DiskStorage(Storage):
         self._files.add(file)
         return file
 
-    def _create(self, name: str, size: int) -> int:
-        """Create a file and write its zeros.
-
-        A sync of bytes that were only reserved takes longer: the file system must record each time
-        that they have been written now. Reserving first makes a full disk fail at once, and leaves
-        no half-full file behind.
-        """
+    def _reserve(self, name: str, size: int) -> int:
+        """Create a file of reserved bytes; return its descriptor."""
         descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self._directory)
         try:
             if size:
                 os.posix_fallocate(descriptor, 0, size)
-            for offset in range(0, size, len(_ZEROS)):
-                if offset:
-                    os.fdatasync(descriptor)
-                _write_all(descriptor, offset, [_ZEROS[: size - offset]])
-            os.fsync(descriptor)  # the last step, and the size
-            os.fsync(self._directory)
         except BaseException:
-            os.close(descriptor)
-            os.unlink(name, dir_fd=self._directory)
+            self._discard(name, descriptor)
             raise
         return descriptor
+
+    def _finish(self, descriptor: int, size: int) -> None:
+        """Write the zeros of the last step; make file and name durable."""
+        rest = size % len(_ZEROS) or min(size, len(_ZEROS))
+        _write_all(descriptor, size - rest, [_ZEROS[:rest]])
+        os.fsync(descriptor)
+        os.fsync(self._directory)
+
+    def _discard(self, name: str, descriptor: int) -> None:
+        os.close(descriptor)
+        os.unlink(name, dir_fd=self._directory)
 
     def _stop(self) -> None:
         self.writer.stop()
@@ -304,6 +322,11 @@ def _write_all(descriptor: int, offset: int, chunks: Sequence[bytes]) -> int:
         if written:
             pending[first] = memoryview(pending[first])[written:]
     return total
+
+
+def _fill(descriptor: int, offset: int, zeros: bytes) -> None:
+    _write_all(descriptor, offset, [zeros])
+    os.fdatasync(descriptor)
 
 
 def _sync(descriptor: int) -> None:

@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 import trio
+import trio.testing
 
 from virtuallog.contract.errors import DiskFullError, InvalidSettingError, StorageError
 from virtuallog.contract.ports import File
@@ -53,6 +54,43 @@ def test_another_process_cannot_own_the_directory(tmp_path: Path) -> None:
         child.wait()
 
     DiskStorage(tmp_path).close()
+
+
+async def test_a_large_new_file_holds_nothing_else_up(tmp_path: Path) -> None:
+    """Its zeros are written in steps: a small file that is begun later is there first."""
+    done = []
+
+    async def create(name: str, size: int) -> None:
+        done.append((await storage.create(name, size)).name)
+
+    with DiskStorage(tmp_path) as storage:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(create, "large", (8 << 20) + 1)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(create, "small", 1)
+
+        assert done == ["small", "large"]
+        assert (tmp_path / "large").read_bytes() == bytes((8 << 20) + 1)
+
+
+async def test_a_cancelled_creation_leaves_no_file_behind(tmp_path: Path) -> None:
+    """The directory is as before, and the name can be used again at once."""
+    with DiskStorage(tmp_path) as storage:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(storage.create, "a", 8 << 20)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+
+        assert await storage.names() == []
+        assert (await storage.create("a", 10)).size == 10
+
+
+@pytest.mark.parametrize("size", [0, 1, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 2 << 20])
+async def test_a_new_file_is_zeros_to_its_last_byte(tmp_path: Path, size: int) -> None:
+    """None is missing around the ends of the steps, and none is too many."""
+    with DiskStorage(tmp_path) as storage:
+        file = await storage.create("a", size)
+        assert (file.size, (tmp_path / "a").read_bytes()) == (size, bytes(size))
 
 
 async def test_an_error_of_the_system_is_a_storage_error(tmp_path: Path) -> None:
