@@ -11,7 +11,8 @@ from typing import Final
 
 import attrs
 
-from virtuallog.connect import connect, open_services_to
+from virtuallog.connect import connect
+from virtuallog.node_services import open_services_to
 from virtuallog_lab.floor.processes import open_floor
 from virtuallog_lab.harness.orderer import ASKED, find_orderer
 from virtuallog_lab.harness.trial import temporary_cluster

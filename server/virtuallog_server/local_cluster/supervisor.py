@@ -22,9 +22,10 @@ import attrs
 import trio
 
 from virtuallog.admin.cluster_status import call_each, fetch_statuses
+from virtuallog.admin.control import NodeStatus
 from virtuallog.client.cluster_file import ClusterFile, NodeAddress
 from virtuallog.contract.errors import StorageError, UnavailableError, VirtualLogError
-from virtuallog.contract.ports import Clock, Services
+from virtuallog.contract.ports import Clock, Outcome, Services
 from virtuallog.contract.register import decode_untrusted
 from virtuallog.contract.types import NodeId
 from virtuallog.node_services import open_services_to
@@ -169,10 +170,13 @@ class LocalCluster:
             UnavailableError: `START_SECONDS` were not enough.
         """
         with self.clock.timeout(START_SECONDS):
-            while not await self._is_ready():
-                self._check_running()
-                await self.clock.sleep(POLL_SECONDS)
-            return
+            # Not before: a link that meets no listener pauses, longer each time, and would miss the moment when there is one.
+            while not self._has_majority(self._has_opened):
+                await self._pause()
+            async with open_services_to(self.file, [DATABASE]) as services:
+                while not (await self._has_register(services) and await self._serves_clients(services)):
+                    await self._pause()
+                return
         raise UnavailableError(f"the cluster has not answered within {START_SECONDS:g} s; see {self.path}/node-*/log")
 
     def write_file(self) -> None:
@@ -182,23 +186,25 @@ class LocalCluster:
             new.write_text(self.file.spell())
             new.replace(self.file_path)
 
-    async def _is_ready(self) -> bool:
-        # New connections for each look: a link that met no listener pauses, each time longer, and would miss the moment when there
-        # is one.
-        async with open_services_to(self.file, [DATABASE]) as services:
-            return await self._has_register(services) and await self._serves_clients(services)
+    async def _pause(self) -> None:
+        self._check_running()
+        await self.clock.sleep(POLL_SECONDS)
+
+    def _has_opened(self, node: NodeId) -> bool:
+        """True if a process has the directory of the node: it listens in a moment."""
+        return node in self.nodes and pid_file.find(self.nodes[node].config.data) is not None
 
     async def _has_register(self, services: Services) -> bool:
-        members = next(iter(self.nodes.values())).config.members
-        answers = await fetch_statuses(services, members)
-        known = [
-            answer
-            for answer in answers.values()
-            if not isinstance(answer, VirtualLogError)
-            and answer.register
-            and decode_untrusted(answer.register).version >= 1
-        ]
-        return len(known) > len(members) // 2
+        """True if a majority of the MetaStore's members knows a register."""
+        answers = await fetch_statuses(services, self._members)
+        return self._has_majority(lambda node: _knows_register(answers[node]))
+
+    def _has_majority(self, holds: Callable[[NodeId], bool]) -> bool:
+        return sum(map(holds, self._members)) > len(self._members) // 2
+
+    @property
+    def _members(self) -> Sequence[NodeId]:
+        return next(iter(self.nodes.values())).config.members
 
     async def _serves_clients(self, services: Services) -> bool:
         """True if every node that should serves ZooKeeper's clients."""
@@ -262,6 +268,12 @@ async def open_local_cluster(
             yield cluster
         finally:
             await cluster.stop()
+
+
+def _knows_register(answer: Outcome[NodeStatus]) -> bool:
+    if isinstance(answer, VirtualLogError) or not answer.register:
+        return False
+    return decode_untrusted(answer.register).version >= 1
 
 
 async def _forget(node: LocalNode) -> None:
