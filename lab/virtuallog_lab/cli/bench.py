@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from virtuallog_lab.harness.options import Form, form_options, keep_option, picture_option
+from virtuallog_lab.harness.options import Form, form_options, keep_option, picture_option, whole_numbers
 from virtuallog_server.cli.common.limits import ENTRY_BYTES_MAX
 from virtuallog_server.cli.common.options import json_option, page_option
 
@@ -20,23 +20,13 @@ def bench() -> None:
     """Measure a cluster."""
 
 
-def _parse_outstanding(context: click.Context, parameter: click.Parameter, text: str) -> list[int]:
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        numbers = []
-    if not numbers or min(numbers) < 1:
-        raise click.BadParameter("must be whole numbers above 0, separated by commas")
-    return numbers
-
-
 @bench.command()
 @click.option(
     "--outstanding",
     default="1,64",
     show_default=True,
     metavar="N,...",
-    callback=_parse_outstanding,
+    callback=whole_numbers,
     help="Appends in progress at a time; one measurement each.",
 )
 @click.option(

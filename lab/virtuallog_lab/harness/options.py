@@ -12,6 +12,17 @@ Form: TypeAlias = Literal["text", "markdown", "json"]
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
+def whole_numbers(_: click.Context, __: click.Parameter, text: str) -> list[int]:
+    """Callback of an option `N,N`."""
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 1:
+        raise click.BadParameter("must be whole numbers above 0, separated by commas")
+    return numbers
+
+
 def form_options(function: FunctionT) -> FunctionT:
     """`--json` and `--markdown`, as an argument `form`."""
     text = click.option("--text", "form", flag_value="text", default=True, hidden=True, type=str)

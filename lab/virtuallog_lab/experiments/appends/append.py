@@ -45,6 +45,7 @@ from virtuallog_lab.experiments.appends.samples import (
 from virtuallog_lab.experiments.appends.summary import as_markdown, draw, put_into, summarize
 from virtuallog_lab.experiments.contestants.pysyncobj import PySyncObjContestant
 from virtuallog_lab.floor.processes import open_floor
+from virtuallog_lab.harness.options import whole_numbers
 from virtuallog_lab.harness.report import tell
 from virtuallog_server.process import log_output
 
@@ -119,16 +120,6 @@ async def _open_pysyncobj() -> AsyncIterator[Measure]:
         yield measure
 
 
-def _numbers(_: click.Context, __: click.Parameter, text: str) -> list[int]:
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        numbers = []
-    if not numbers or min(numbers) < 1:
-        raise click.BadParameter("must be whole numbers above 0, separated by commas")
-    return numbers
-
-
 @click.command()
 @click.option(
     "--loglet",
@@ -138,7 +129,7 @@ def _numbers(_: click.Context, __: click.Parameter, text: str) -> list[int]:
     help="Kind to compare: native with the floor, others with native.",
 )
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(min=1))
-@click.option("--outstanding", default="1,64,256", show_default=True, callback=_numbers, metavar="N,N")
+@click.option("--outstanding", default="1,64,256", show_default=True, callback=whole_numbers, metavar="N,N")
 @click.option("--size", default=100, show_default=True, type=click.IntRange(min=1), help="Bytes of an entry.")
 @click.option(
     "--seconds", default=5.0, show_default=True, type=click.FloatRange(min=0.1), help="Length of one measurement."

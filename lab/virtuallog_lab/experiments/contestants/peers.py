@@ -24,7 +24,7 @@ from virtuallog_lab.experiments.contestants.pysyncobj import PySyncObjContestant
 from virtuallog_lab.experiments.contestants.sync_counts import can_count, syncs_per_thousand
 from virtuallog_lab.experiments.contestants.virtuallog_log import VirtualLogContestant
 from virtuallog_lab.harness.machine import Machine
-from virtuallog_lab.harness.options import Form, form_options
+from virtuallog_lab.harness.options import Form, form_options, whole_numbers
 from virtuallog_lab.harness.program import run_to_end
 from virtuallog_lab.harness.report import Report, Table, middle_and_ends, tell
 
@@ -131,22 +131,12 @@ def _disk_table(found: Comparison) -> Table:
     return Table(title, ["", "what", "syncs, counted"], rows)
 
 
-def _numbers(_: click.Context, __: click.Parameter, text: str) -> list[int]:
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        numbers = []
-    if not numbers or min(numbers) < 1:
-        raise click.BadParameter("must be whole numbers above 0, separated by commas")
-    return numbers
-
-
 @click.command()
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1, 1000))
 @click.option(
     "--seconds", default=5.0, show_default=True, type=click.FloatRange(0.5, 600), help="Length of one measurement."
 )
-@click.option("--outstanding", default="1,64,256", show_default=True, callback=_numbers, metavar="N,N")
+@click.option("--outstanding", default="1,64,256", show_default=True, callback=whole_numbers, metavar="N,N")
 @click.option("--size", default=100, show_default=True, type=click.IntRange(1, 1 << 20), help="Bytes of a value.")
 @click.option("--system", "systems", multiple=True, type=click.Choice(SYSTEMS), help="Only this one; may be repeated.")
 @click.option(
