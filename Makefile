@@ -15,6 +15,7 @@
 #   make swaps    every kind of loglet swapped for every other (with ZooKeeper, if Debian's is here), the Delos experiment, stripes
 #                 and a model of many; twelve minutes; tables and pictures go to OUT, `make swaps FILL=1` puts them into docs/
 #   make zookeeper  the database beside ZooKeeper; six minutes; FILL=1 as above
+#   make rate     latencies of writes that are due at 2,000 and 10,000 a second, beside etcd and ZooKeeper; 40 minutes; FILL=1 as above
 #   make kazoo    kazoo's own test suite against three servers of the database (needs kazoo_suite.py, in PEERS); some ten minutes;
 #                 `make kazoo TESTS=kazoo.tests.test_lock` for a part
 #   make chaos    swaps, kills, partitions (needs root) and a comparison with other systems (scripts in PEERS), a quarter of
@@ -42,7 +43,7 @@ SEEDS ?= $(if $(MINUTES),,1..2000)
 SCENARIO ?= cluster
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs quick test long verify fix sim hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zookeeper zelos spark spark-bench spark-compact spark-stream setup
+.PHONY: help demo docs quick test long verify fix sim hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zookeeper rate zelos spark spark-bench spark-compact spark-stream setup
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -161,6 +162,12 @@ spark-compact: setup | $(OUT)
 zookeeper: setup | $(OUT)
 	$(BIN)/python -m virtuallog_lab.experiments.database.zookeeper_comparison --peers-dir $(PEERS) --picture $(OUT)/beside-zookeeper.png --markdown $(ARGUMENTS) > $(OUT)/beside-zookeeper.md
 	@cat $(OUT)/beside-zookeeper.md
+	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill_documents $(OUT) docs/results/performance.md)
+
+# Latency in an open loop; docs/results/performance.md. etcd and ZooKeeper need the scripts in PEERS.
+rate: setup | $(OUT)
+	$(BIN)/python -m virtuallog_lab.experiments.fixed_rate.fixed_rate $(if $(wildcard $(PEERS)),--peers-dir $(PEERS)) --markdown $(ARGUMENTS) > $(OUT)/fixed-rate.md
+	@cat $(OUT)/fixed-rate.md
 	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill_documents $(OUT) docs/results/performance.md)
 
 peers: setup | $(OUT)

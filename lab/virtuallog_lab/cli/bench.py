@@ -87,7 +87,7 @@ def append(
     default="1",
     show_default=True,
     metavar="N,...",
-    callback=_parse_outstanding,
+    callback=whole_numbers,
     help="Appends in progress at a time; one trace each. A lone append has a timeline, too.",
 )
 @click.option(

@@ -1,7 +1,7 @@
 """etcd and ZooKeeper as Debian packages them, through two scripts that are not part of this project.
 
-We rely on their command lines: `peers.py start|stop PEER DIR`, which installs what is missing, and `bench.py run DIR`, which
-prints one JSON object per measurement, with `rate`, `p50` and `p99` in milliseconds. Their client is one process with plain
+We rely on their command lines: `peers.py start PEER DIR`, which installs what is missing, `stop DIR`, `info DIR`, which tells
+the leader, and `bench.py run DIR`, which prints one JSON object per measurement, with `rate`, `p50` and `p99` in milliseconds. Their client is one process with plain
 sockets and requests encoded by hand: less work than a real client has, which is in their favour. A write sets one of ten
 keys, which it makes first if need be.
 """
@@ -101,6 +101,18 @@ class RunningPeer:
     @property
     def pids(self) -> list[int]:
         return [node["pid"] for node in json.loads((self.data / "peer.json").read_text())["nodes"]]
+
+    async def leader(self) -> str:
+        """Address of the server that leads now.
+
+        Raises:
+            PeerError: none does.
+        """
+        found = json.loads(await run_script(self._peer.scripts, "peers.py", "info", str(self.data)))
+        if found["leader"] is None:
+            raise PeerError(f"{self._peer.name} has no leader")
+        (address,) = (node["client"] for node in found["nodes"] if node["id"] == found["leader"])
+        return str(address)
 
     async def measure(self, outstanding: int, size: int, seconds: float) -> Figures:
         return await self._peer.write(self.data, outstanding, size, seconds)

@@ -112,6 +112,15 @@ class _Loaded:
         )
 
 
+@asynccontextmanager
+async def open_database() -> AsyncIterator[tuple[str, list[int]]]:
+    """Three servers of the database: the address of the one that orders the log, and the processes of all."""
+    async with open_database_cluster("native", "") as (cluster, addresses):
+        async with connect(cluster.file) as log, open_services_to(cluster.file, ASKED) as services:
+            orderer = await find_orderer(services, (await log.view.refresh()).chain.last)
+        yield addresses[orderer], [node.pid for node in cluster.running if node.pid is not None]
+
+
 @attrs.frozen
 class Ours:
     """Three servers of the database, on a native loglet."""
@@ -120,13 +129,8 @@ class Ours:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Served]:
-        async with open_database_cluster("native", "", None) as (cluster, addresses):
-            async with connect(cluster.file) as log, open_services_to(cluster.file, ASKED) as services:
-                orderer = await find_orderer(services, (await log.view.refresh()).chain.last)
-            pids = [str(node.pid) for node in cluster.running if node.pid is not None]
-            yield _Loaded(
-                OURS, self.scripts, ["zk", addresses[orderer], *(part for pid in pids for part in ("--pid", pid))]
-            )
+        async with open_database() as (address, pids):
+            yield _Loaded(OURS, self.scripts, ["zk", address, *(part for pid in pids for part in ("--pid", str(pid)))])
 
 
 @attrs.frozen
