@@ -180,6 +180,8 @@ class PaxosWritten:
     incarnation: int
     incarnations: Incarnations
     coordinator: NodeId = NO_NODE
+    has_waiters: bool = False
+    """True if a `WaitLearned` is parked here: a leader that has nothing more to write announces the decision at once."""
 
 
 @attrs.frozen(kw_only=True)

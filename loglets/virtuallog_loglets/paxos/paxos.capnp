@@ -81,6 +81,7 @@ struct Written {
   incarnation @4 :UInt64;
   incarnations @5 :List(Incarnation);
   coordinator @6 :Int64 = -1;
+  hasWaiters @7 :Bool;
 }
 
 struct Write {

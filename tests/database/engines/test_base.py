@@ -121,6 +121,29 @@ async def test_entries_of_others_reach_a_replica_at_which_nobody_waits(autojump_
         assert two.application.seen == [(0, b"a")]
 
 
+async def test_entries_that_come_one_by_one_reach_other_replicas_at_once(autojump_clock: MockClock) -> None:
+    """40 a second, for long: when a proposer has its answer, a read elsewhere finds the entry a moment later."""
+    async with replicas() as r:
+        one, two = await r.start(1, recipe=only_base), await r.start(2, recipe=only_base)
+        for number in range(200):
+            await trio.sleep(0.025)
+            await one.propose(b"%d" % number)
+            await trio.sleep(0.0005)
+            assert len(two.application.seen) == number + 1
+
+
+async def test_a_stream_of_entries_is_followed_in_few_looks(autojump_clock: MockClock) -> None:
+    """A proposal each 2 ms costs the other replica some looks at first, then one in 25 ms, each with many entries."""
+    async with replicas() as r:
+        one, two = await r.start(1, recipe=only_base), await r.start(2, recipe=only_base)
+        for number in range(1000):
+            await trio.sleep(0.002)
+            await one.propose(b"%d" % number)
+        await caught_up(one, two)
+
+        assert r.provider.reads < 32 + 1000 * 0.002 / 0.025 + 10
+
+
 async def test_a_crash_between_commit_and_flush_is_played_again(autojump_clock: MockClock) -> None:
     """Case 52: the cursor falls back with the effects, and the log brings both back."""
     async with replicas() as r:

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 import trio
 
+from tests.loglets.paxos.cluster import running_cluster, writer
 from tests.loglets.paxos.loglet_stage import ONE, SILENT, THREE, TWO, Stage, elsewhere, standing, taken
 from virtuallog.contract.errors import SealedError, UnavailableError
 from virtuallog.contract.types import LogletOffset, NodeId, Open, Sealed
 from virtuallog.exactly_once.slot_offsets import SLOT
+from virtuallog_loglets.paxos.drivers.coordinator_driver import TICK_SECONDS
 from virtuallog_loglets.paxos.messages import PaxosSettle, WaitLearned
 
 
@@ -96,3 +98,25 @@ async def test_wait_tail_without_news_ends_with_a_check(stage: Stage, autojump_c
 
     assert await stage.loglet().wait_tail(LogletOffset(3 * SLOT)) == Open(3 * SLOT)
     assert stage.clock.monotonic() < 3.0
+
+
+@pytest.mark.parametrize("leader", [1, 3])
+async def test_a_reader_that_waits_hears_of_an_append(leader: int, autojump_clock: trio.testing.MockClock) -> None:
+    """Within a round trip, also if the leader is not among the replicas that it asks, and no write follows."""
+    async with running_cluster() as cluster:
+        cluster.create(coordinator=leader)
+        one, reader = writer(cluster.client()), cluster.client()
+        await one.append(b"first")
+        heard: list[float] = []
+
+        async def wait(past: int) -> None:
+            assert await reader.wait_tail(LogletOffset(past * SLOT)) == Open((past + 1) * SLOT)
+            heard.append(cluster.clock.monotonic())
+
+        for number in range(1, 6):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(wait, number)
+                await cluster.clock.sleep(0.5)
+                await one.append(b"more")
+                done = cluster.clock.monotonic()
+            assert heard[-1] - done < TICK_SECONDS

@@ -18,8 +18,8 @@ Rules:
   heartbeats do not.
 * The store is not flushed here; the `Snapshotter` does that. What a crash takes is played again.
 
-Departures from the paper: this base also plays when no caller waits, up to 25 ms behind, so that
-watches fire and a sync finds little to do.
+Departures from the paper: this base also plays when no caller waits, so that watches fire and a sync
+finds little to do: at once, or up to 25 ms behind in a stream of writes (`poll_pacer`).
 """
 
 from __future__ import annotations
@@ -106,10 +106,13 @@ class BaseSettings:
     fetch_bytes: int = 1 << 20
     """Bytes of one read."""
     follow_pause_seconds: float = 0.025
-    """Pause between two looks for entries of other replicas under load; see `poll_pacer`. No reply
-    waits for a look: a sync does not."""
+    """Pause between two looks for entries of other replicas in a stream of writes; see `poll_pacer`.
+    No reply waits for a look: a sync does not."""
     follow_burst: int = 32
     """Looks that are saved up while little is written, and then made without a pause."""
+    acknowledge_seconds: float = 0.001
+    """Pause before a look reads, if own proposals are under way. The news may be of these: then their
+    acknowledgement is due, brings them from memory, and nothing is read."""
     behind_pause_seconds: float = 0.005
     """Pause between two checks of a disk that is behind: some flush ends every 100 ms then."""
     retry_pause_seconds: float = 0.05
@@ -146,6 +149,8 @@ class BaseEngine(Layer):
     _numbers: Iterator[int] = attrs.field(factory=count, init=False)
     _stretch: int = attrs.field(default=0, init=False)
     """Known operations applied in callbacks since other tasks had a turn."""
+    _applied: int = attrs.field(default=0, init=False)
+    """Operations applied since the last look for entries of others."""
     _work: trio.Event = attrs.field(factory=trio.Event, init=False)
     """Set if there is something to read, or more to play than fits in a callback."""
     _trimming: LogTrimmer = attrs.field(init=False)
@@ -256,6 +261,7 @@ class BaseEngine(Layer):
         cursor = LogPosition(todo[taken - 1][0] + 1)
         transaction.put(CURSOR, cursor.to_bytes(8, "big"))
         self._stretch += transaction.operations
+        self._applied += transaction.operations
         transaction.commit()
         self.cursor = cursor
         self._tell(played)
@@ -342,7 +348,7 @@ class BaseEngine(Layer):
         reader, clock, settings = self.context.log.reader(), self.context.environment.clock, self.settings
         pace = PollPacer(settings.follow_pause_seconds, settings.follow_burst)
         while True:
-            reader.position = self._player.committed
+            reader.position, asked = self._player.committed, clock.monotonic()
             try:
                 limit = await reader.wait_readable()
             except RetryableError:
@@ -351,9 +357,14 @@ class BaseEngine(Layer):
             if limit is None:
                 await clock.sleep(settings.closed_pause_seconds)
                 continue
+            waited = clock.monotonic() - asked
+            if self._waiting:
+                await clock.sleep(settings.acknowledge_seconds)
             self._player.commit(limit)
             self._work.set()
-            await clock.sleep(pace.next_pause(clock.monotonic()))
+            await self.wait_applied(limit)  # the price of this look is known then
+            applied, self._applied = self._applied, 0
+            await clock.sleep(pace.next_pause(waited, applied))
 
     def metrics(self) -> list[MetricFamily]:
         return self.meter.metrics(self.cursor, self._player.committed, len(self._waiting))

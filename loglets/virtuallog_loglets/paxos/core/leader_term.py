@@ -164,7 +164,10 @@ class LeaderTerm:
     def written(self, node: NodeId, number: int, reply: PaxosWritten) -> list[CoordinatorEffect]:
         """Take a replica's answer to a write."""
         flight = self.replicator.written(node, number, reply)
-        return [] if flight is None else self._commit(flight)
+        effects = [] if flight is None else self._commit(flight)
+        if self.replicator.is_announcement_due and not self._proposals:
+            effects.append(self.replicator.announce())
+        return effects
 
     def confirmed(self, node: NodeId, number: int, standing: Standing) -> list[CoordinatorEffect]:
         """Take a replica's answer to the leadership check."""

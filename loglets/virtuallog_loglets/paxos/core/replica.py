@@ -332,6 +332,7 @@ class Replica:
         told = [record for record in known.values() if record is not None]
         unread = tuple(position for position, record in known.items() if record is None)
         answer = self._answer(PaxosWritten, Verdict.ACCEPT, request.proposal, told)
+        answer = attrs.evolve(answer, has_waiters=True) if self._parked else answer
         return AnswerFromDisk(ticket, answer, unread) if unread else PaxosAnswer(ticket, answer)
 
     # -- learning -------------------------------------------------------------------------------------------------
@@ -396,8 +397,7 @@ class Replica:
 
     def _wake(self) -> list[ReplicaEffect]:
         """Answer parked requests that need not wait any longer."""
-        ready = self._parked.released(self.learned, is_closed=self.seal != NOWHERE)
-        if not ready:
+        if not (ready := self._parked.released(self.learned, is_closed=self.seal != NOWHERE)):
             return []
         standing = self.standing()
         return [PaxosAnswer(ticket, standing) for ticket in ready]

@@ -77,6 +77,8 @@ class Replicator:
     """Time of day of the last value; values of one coordinator never go back in time."""
     _announced: int = attrs.field(init=False)
     """Replicas have been sent that every position of this term below this one is decided."""
+    _awaited: bool = attrs.field(default=False, init=False)
+    """True if another replica has said that a client waits there for what was written since `_announced` moved."""
     _last_tick_committed: int = attrs.field(init=False)
     """`committed` at the last tick."""
 
@@ -88,6 +90,11 @@ class Replicator:
     def has_unannounced(self) -> bool:
         """True if something is decided that replicas have not been sent."""
         return self._announced < self.committed
+
+    @property
+    def is_announcement_due(self) -> bool:
+        """True if a client waits at another replica for what is decided, and no write in flight tells it."""
+        return self._awaited and self.has_unannounced and self.flight is None
 
     @property
     def needs_ticks(self) -> bool:
@@ -107,7 +114,7 @@ class Replicator:
             values=(item.value(self._time_ms),),
             decided=self._decided(),
         )
-        self._announced = self.committed
+        self._announced, self._awaited = self.committed, False
         self.was_alone = len(item.placements) == 1
         votes = Round(self.ensemble.quorum, self.crash_vector)
         self.flight = InFlightWrite(item, write, next(self.rounds), votes, now_ms, now_ms, now_ms)
@@ -120,6 +127,8 @@ class Replicator:
             The write that is decided by that, for `commit`; None if none is.
         """
         flight = self.flight
+        if reply.has_waiters and node != self.node:  # the local replica learns in `commit`
+            self._awaited = True
         if flight is None or number != flight.round:
             self._count_late_reply(node, number, reply)
             return None
@@ -162,7 +171,7 @@ class Replicator:
 
     def announce(self) -> Announce:
         """Send replicas who leads and what is decided, without waiting for the next write."""
-        self._announced = self.committed
+        self._announced, self._awaited = self.committed, False
         learn = Learn(segment=self.segment, decided=self._decided(), coordinator=self.node)
         return Announce(self.ensemble.members, learn)
 

@@ -4,44 +4,55 @@ from __future__ import annotations
 
 import pytest
 
-from virtuallog_database.engines.core.poll_pacer import HURRY_SECONDS, PollPacer
+from virtuallog_database.engines.core.poll_pacer import LOOK_OPERATIONS, QUIET_SECONDS, PollPacer
+
+LONE = 2
+"""Operations of a group with one command."""
 
 
-def test_looks_are_spent_in_a_hurry_and_then_rationed() -> None:
+def test_looks_are_spent_at_once_and_then_rationed() -> None:
     """A burst of writes is followed at once; a stream of them costs a look each 25 ms."""
-    pace, now = PollPacer(0.025, 3), 100.0
-    pauses = []
-    for _ in range(7):
-        pauses.append(pace.next_pause(now))
-        now += pauses[-1]
+    pace = PollPacer(0.025, 3)
 
-    assert pauses == [HURRY_SECONDS] * 3 + [0.025] * 4
+    assert [pace.next_pause(0.001, LONE) for _ in range(7)] == [0.0] * 3 + [0.025] * 4
 
 
 def test_looks_are_saved_up_while_nothing_happens() -> None:
     """After a quiet while there is a burst again, and never more than one."""
     pace = PollPacer(0.025, 3)
     for _ in range(4):
-        pace.next_pause(0.0)
+        pace.next_pause(0.0, LONE)
 
-    later = [pace.next_pause(60.0) for _ in range(4)]
-
-    assert later == [HURRY_SECONDS] * 3 + [0.025]
+    assert [pace.next_pause(waited, LONE) for waited in (60.0, 0.0, 0.0, 0.0)] == [0.0] * 3 + [0.025]
 
 
-@pytest.mark.parametrize("work", [0.0, 0.004, 0.02])
-def test_a_stream_is_not_looked_at_more_often_than_rationed(work: float) -> None:
-    """However long a look itself takes, in ten seconds there are at most the burst and one for each pause."""
-    pace, now, looks = PollPacer(0.025, 32), 0.0, 0
-    while now < 10.0:
-        now += work + pace.next_pause(now + work)
-        looks += 1
+@pytest.mark.parametrize("per_second", [3, 40, 100])
+def test_writes_that_come_one_by_one_are_followed_one_by_one(per_second: int) -> None:
+    """For ever, and not only until what was saved up is spent; a look itself takes a millisecond."""
+    pace = PollPacer(0.025, 4)
 
-    assert looks <= 32 + 10.0 / 0.025 + 1
+    assert {pace.next_pause(1 / per_second - 0.001, LONE) for _ in range(1000)} == {0.0}
+
+
+@pytest.mark.parametrize(("waited", "operations"), [(0.002, LONE), (0.004, 128), (0.012, 512), (0.025, 512)])
+def test_a_stream_is_not_followed_group_by_group(waited: float, operations: int) -> None:
+    """One client that waits for each write, 64 or 256 clients, fast or slow: nearly each look has its pause."""
+    pace = PollPacer(0.025, 32)
+    pauses = [pace.next_pause(waited, operations) for _ in range(1000)]
+
+    assert pauses.count(0.0) < 32 + 1000 / 5
+
+
+def test_a_write_between_two_groups_of_a_crowd_costs_one_look() -> None:
+    """What it applies is counted, not what came before it."""
+    pace = PollPacer(0.025, 2)
+
+    assert pace.next_pause(0.0, 10 * LOOK_OPERATIONS) == 0.025
+    assert pace.next_pause(QUIET_SECONDS, LONE) == 0.0
 
 
 def test_without_a_burst_each_look_has_its_pause() -> None:
     """For tests, and for users that want few looks and late watches."""
     pace = PollPacer(0.5, 0)
 
-    assert [pace.next_pause(now) for now in (0.0, 0.5, 30.0)] == [0.5] * 3
+    assert [pace.next_pause(waited, LONE) for waited in (0.0, 0.5, 30.0)] == [0.5] * 3

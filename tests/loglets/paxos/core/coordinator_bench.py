@@ -55,11 +55,17 @@ def promised(end: int = 0, verdict: Verdict = Verdict.ACCEPT, proposal: int = 1,
 
 
 def written(
-    verdict: Verdict = Verdict.ACCEPT, proposal: int = 1, records: tuple[PaxosRecord, ...] = (), told: Incarnations = ()
+    verdict: Verdict = Verdict.ACCEPT,
+    proposal: int = 1,
+    records: tuple[PaxosRecord, ...] = (),
+    told: Incarnations = (),
+    *,
+    has_waiters: bool = False,
 ) -> PaxosWritten:
     return PaxosWritten(
-        verdict=verdict, proposal=proposal, end=0, records=records, incarnation=1, incarnations=told, coordinator=B
-    )
+        verdict=verdict, proposal=proposal, end=0, records=records, incarnation=1, incarnations=told, coordinator=B,
+        has_waiters=has_waiters,
+    )  # fmt: skip
 
 
 def standing(promise: int = 1, end: int = 0, status: Status = Status.VOTING) -> Standing:

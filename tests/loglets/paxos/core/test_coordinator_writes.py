@@ -166,3 +166,48 @@ def test_what_is_decided_is_told_when_nothing_follows() -> None:
     decided = Decided(proposal=1, first=1, stop=2)
     assert bench.core.tick(10) == [Announce(ALL, Learn(segment=SEGMENT, decided=decided, coordinator=A))]
     assert not bench.needs_ticks()
+
+
+@pytest.mark.parametrize("last", [B, C])
+def test_what_a_client_waits_for_at_another_replica_is_told_at_once(last: NodeId) -> None:
+    """Behind the answer to the client that has appended, and once. The replica that says so may be the last to accept."""
+    bench = Bench.leading()
+    bench.offer("x", batch_of())
+    bench.accept(A, B if last == C else C)
+    bench.log.clear()
+
+    bench.run(bench.core.written(last, bench.round, written(has_waiters=True)))
+
+    decided = Decided(proposal=1, first=1, stop=2)
+    assert bench.log == [Announce(ALL, Learn(segment=SEGMENT, decided=decided, coordinator=A))]
+    assert not bench.needs_ticks()
+    bench.offer("y", batch_of(1))
+    bench.accept()
+    assert bench.needs_ticks(), "no client has said that it waits for this one"
+
+
+def test_the_answer_leaves_before_the_announcement() -> None:
+    """The client that has appended waits longest."""
+    bench = Bench.leading()
+    bench.offer("x", batch_of())
+    bench.run(bench.core.written(B, bench.round, written(has_waiters=True)))
+    bench.log.clear()
+
+    bench.accept(C)
+
+    assert [type(effect) for effect in bench.log] == [LearnLocally, PaxosResolve, Announce]
+
+
+def test_what_a_client_waits_for_travels_with_the_next_write() -> None:
+    """A crowd costs no announcements; nor does a client at the leader's own replica, which learns first."""
+    crowd, alone = Bench.leading(), Bench.leading()
+    for n in range(2):
+        crowd.offer(n, batch_of(n))
+    alone.offer("x", batch_of())
+    for bench, waits_at in ((crowd, B), (alone, A)):
+        bench.run(bench.core.written(waits_at, bench.round, written(has_waiters=True)))
+        bench.accept(C)
+
+    assert not any(isinstance(effect, Announce) for effect in crowd.log + alone.log)
+    crowd.turn()
+    assert crowd.writes[-1].decided == Decided(proposal=1, first=1, stop=2)

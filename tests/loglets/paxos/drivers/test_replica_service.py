@@ -257,8 +257,9 @@ async def test_who_waits_hears_of_what_is_decided(autojump_clock: MockClock) -> 
     node = Node()
     async with node.life() as life:
         replica = await life.service.replica(LOG)
-        await life.ask(write(0, b"a"))
+        assert not (await life.ask(write(0, b"a"))).has_waiters
         waiting, other = life.soon(WaitLearned(segment=LOG, past=0)), life.soon(WaitLearned(segment=LOG, past=5))
+        assert (await life.ask(write(1, b"b"))).has_waiters, "so that the leader tells it at once"
         await life.ask(decide(1))
 
         assert (await waiting()).learned == 1
