@@ -71,9 +71,10 @@ class Gap:
         return Gap(self.start + by, self.stop + by, self.kind)
 
 
-@attrs.frozen
+# not frozen: made for every entry that is read, and frozen classes take three times as long to make
+@attrs.define(unsafe_hash=True)
 class Data:
-    """One entry of the log, as a reader sees it."""
+    """One entry of the log, as a reader sees it. Not to be changed."""
 
     position: LogPosition
     payload: bytes

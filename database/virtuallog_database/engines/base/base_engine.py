@@ -109,7 +109,7 @@ class BaseSettings:
     """Pause between two looks for entries of other replicas in a stream of writes; see `poll_pacer`.
     No reply waits for a look: a sync does not."""
     follow_burst: int = 32
-    """Looks that are saved up while little is written, and then made without a pause."""
+    """Looks that are saved up while no write comes, and then made without a pause."""
     acknowledge_seconds: float = 0.001
     """Pause before a look reads, if own proposals are under way. The news may be of these: then their
     acknowledgement is due, brings them from memory, and nothing is read."""
