@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 
-from virtuallog_lab.experiments.reads import tail_latency, scan_rate, visibility
-from virtuallog_lab.experiments.reads.tail_latency import Deliveries
+from virtuallog_lab.experiments.reads import scan_rate, tail_latency, visibility
 from virtuallog_lab.experiments.reads.scan_rate import SOCKET, Pass
+from virtuallog_lab.experiments.reads.tail_latency import Deliveries
 from virtuallog_lab.experiments.reads.visibility import Sightings
 from virtuallog_lab.harness.machine import Machine
 
