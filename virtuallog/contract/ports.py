@@ -186,6 +186,12 @@ class Storage(Protocol):
 Span: TypeAlias = tuple[bytes, bytes]
 """The keys from the first one up to, and without, the second."""
 
+Changes: TypeAlias = Mapping[bytes, bytes | None]
+"""Pairs to put, and keys to delete, which have the value None."""
+
+CutChanges: TypeAlias = Callable[[], tuple[Changes, Sequence[Span]]]
+"""Returns the arguments of a `DurableMap.write`, at the last moment. Must not block and must not raise."""
+
 
 class DurableMap(Protocol):
     """An ordered map of bytes to bytes with durable, atomic writes, for state that is looked up by
@@ -211,7 +217,7 @@ class DurableMap(Protocol):
         `max_bytes`."""
         ...
 
-    async def write(self, changes: Mapping[bytes, bytes | None], dropped: Sequence[Span] = ()) -> None:
+    async def write(self, changes: Changes, dropped: Sequence[Span] = ()) -> None:
         """Delete everything in `dropped`, then put every pair, and delete each key with the value None.
 
         All or nothing; durable on return. A span takes no time per key. If the wait is cancelled,
@@ -219,6 +225,17 @@ class DurableMap(Protocol):
 
         Raises:
             StorageError: the store failed: stop using it.
+        """
+        ...
+
+    def write_soon(self, cut: CutChanges, done: Callable[[VirtualLogError | None], None]) -> None:
+        """Do the same without waiting; costs no task. The order with other writes in progress is not defined.
+
+        Args:
+            cut: called once, on the event loop, after this call returns and no later than in the
+                next scheduler turn; returns changes and spans. What is added until then shares the write.
+            done: called once, on the event loop: with None once all of it is durable, or with the
+                error that `write` would raise. Must not block and must not raise.
         """
         ...
 

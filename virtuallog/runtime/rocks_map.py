@@ -21,17 +21,19 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import attrs
+import outcome
 import rocksdict
 import trio
 
 from virtuallog.contract.errors import CorruptionError, StorageError, VirtualLogError
-from virtuallog.contract.ports import Span
+from virtuallog.contract.ports import Changes, CutChanges, Span
+from virtuallog.runtime.end_of_turn import end_of_turn
 from virtuallog.runtime.worker import Worker
 
 ResultT = TypeVar("ResultT")
@@ -127,9 +129,31 @@ class RocksMap:
     async def scan_span(self, span: Span, max_bytes: int) -> list[tuple[bytes, bytes]]:
         return await self._read(lambda: _scan_span(self._database, span, max_bytes))
 
-    async def write(self, changes: Mapping[bytes, bytes | None], dropped: Sequence[Span] = ()) -> None:
+    async def write(self, changes: Changes, dropped: Sequence[Span] = ()) -> None:
         self._require_open()
-        await self._writer.do(lambda: self._guarded(lambda: self._write(changes, dropped)))
+        await self._writer.do(self._write_job(changes, dropped))
+
+    def write_soon(self, cut: CutChanges, done: Callable[[VirtualLogError | None], None]) -> None:
+        end = end_of_turn()
+
+        def hand_over() -> None:
+            self._writer.post(self._write_job(*cut()), finish)
+
+        def finish(result: outcome.Outcome[None]) -> None:
+            failure: VirtualLogError | None = None
+            try:
+                result.unwrap()
+            except VirtualLogError as error:
+                failure = error
+            done(failure)
+            end.flush()
+
+        self._require_open()
+        end.put(hand_over)
+
+    def _write_job(self, changes: Changes, dropped: Sequence[Span]) -> Callable[[], None]:
+        """Job of the writer; it raises errors of ours."""
+        return lambda: self._guarded(lambda: self._write(changes, dropped))
 
     async def reclaim(self, span: Span) -> None:
         """Compact the span. RocksDB does so by itself only while more is written, and on a full
@@ -168,7 +192,7 @@ class RocksMap:
             if self._failed is None:  # else the failure has been reported, and acknowledged writes are durable
                 raise _translated(error) from error
 
-    def _write(self, changes: Mapping[bytes, bytes | None], dropped: Sequence[Span]) -> None:
+    def _write(self, changes: Changes, dropped: Sequence[Span]) -> None:
         try:
             self._put(changes, dropped)
         except Exception as error:
@@ -179,7 +203,7 @@ class RocksMap:
             self._until_look = 0
         self._look_for_room()
 
-    def _put(self, changes: Mapping[bytes, bytes | None], dropped: Sequence[Span]) -> None:
+    def _put(self, changes: Changes, dropped: Sequence[Span]) -> None:
         """Write, durable on return.
 
         In two steps: rocksdict holds the interpreter's lock during a write, but not during
@@ -298,7 +322,7 @@ def _give_reserve(directory: Path) -> bool:
     return True
 
 
-def _batch(changes: Mapping[bytes, bytes | None], dropped: Sequence[Span]) -> Any:
+def _batch(changes: Changes, dropped: Sequence[Span]) -> Any:
     """Build a WriteBatch; good for one write."""
     batch = rocksdict.WriteBatch(raw_mode=True)
     for start, stop in dropped:

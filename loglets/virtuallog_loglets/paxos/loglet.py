@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Final
 
@@ -13,7 +13,7 @@ from virtuallog.client.replica_order import ReplicaOrder
 from virtuallog.contract.batch import Batch, SessionId
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.crash_points import CrashPoint
-from virtuallog.contract.errors import SealedError, TailMismatchError, UnavailableError
+from virtuallog.contract.errors import SealedError, TailMismatchError, UnavailableError, VirtualLogError
 from virtuallog.contract.loglet import Placed
 from virtuallog.contract.ports import Environment
 from virtuallog.contract.types import LogletOffset, NodeId, Open, Sealed, Tail
@@ -31,6 +31,7 @@ from virtuallog_loglets.paxos.drivers.tail_check_driver import (
 from virtuallog_loglets.paxos.drivers.tail_check_driver import WAIT_SECONDS as ANSWER_SECONDS
 from virtuallog_loglets.paxos.messages import (
     NOWHERE,
+    CoordinatorReply,
     PaxosAppend,
     PaxosSeal,
     PaxosSettle,
@@ -55,6 +56,7 @@ TRUNCATES_MAX: Final = 4
 LEARN_SECONDS: Final = 0.02
 """Wait before a position is settled on purpose: a decision reaches all replicas within some milliseconds."""
 
+_APPEND: Final = "an append"
 _TRIMMING = CrashPoint("paxos: the trim of a sealed log has left for one replica more")
 
 
@@ -78,16 +80,26 @@ class PaxosLoglet:
 
     async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
         """Append a batch; see `Loglet.append`. Any later leader finds a batch that was offered before."""
-        expected = NOWHERE if expected_tail is None else expected_tail
+        request = self._append(batch, opens, NOWHERE if expected_tail is None else expected_tail)
+        with nullcontext() if expected_tail is None else self._tracking(batch) as asked:
+            taken = await self._leader.ask(request, _APPEND, APPEND_SECONDS, asked)
+        return range(taken.place, taken.place + batch.count)
 
+    def post_append(self, batch: Batch, *, opens: bool, done: Callable[[range | VirtualLogError], None]) -> None:
+        """See `virtuallog.contract.loglet.SupportsPost`."""
+
+        def answered(outcome: CoordinatorReply | VirtualLogError) -> None:
+            done(outcome if isinstance(outcome, VirtualLogError) else range(outcome.place, outcome.place + batch.count))
+
+        self._leader.post(self._append(batch, opens, NOWHERE), _APPEND, APPEND_SECONDS, answered)
+
+    def _append(self, batch: Batch, opens: bool, expected_tail: int) -> Callable[[bool], PaxosAppend]:
         def request(insist: bool) -> PaxosAppend:
             return PaxosAppend(
-                segment=self.segment, batch=batch.blob, opens=opens, expected_tail=expected, insist=insist
+                segment=self.segment, batch=batch.blob, opens=opens, expected_tail=expected_tail, insist=insist
             )
 
-        with nullcontext() if expected_tail is None else self._tracking(batch) as asked:
-            taken = await self._leader.ask(request, "an append", APPEND_SECONDS, asked)
-        return range(taken.place, taken.place + batch.count)
+        return request
 
     @contextmanager
     def _tracking(self, batch: Batch) -> Iterator[set[NodeId]]:

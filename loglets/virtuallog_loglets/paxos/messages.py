@@ -8,7 +8,8 @@ Every answer of a replica carries the incarnation of its store (docs/internals/p
 from __future__ import annotations
 
 import enum
-from typing import Final, TypeAlias
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
 import attrs
 
@@ -24,11 +25,22 @@ NO_NODE: Final = NodeId(NOWHERE)
 PROPOSAL_MAX: Final = 1 << 62
 """Highest proposal that can be stored. Replicas refuse leaps towards it: `RAISE_MAX` in core/replica.py."""
 
+
 # Validators for numbers in answers, since these go into the next request: an answer outside them cannot be read.
 # Requests are checked in core/validation.py.
-_NUMBER: Final = attrs.validators.and_(attrs.validators.ge(NOWHERE), attrs.validators.le(PROPOSAL_MAX))
-_PLACE: Final = attrs.validators.and_(attrs.validators.ge(NOWHERE), attrs.validators.le(PLACE_MAX + 1))
-_OFFSET: Final = attrs.validators.and_(attrs.validators.ge(0), attrs.validators.le(POSITION_MAX))
+def _between(low: int, high: int) -> Callable[[Any, Any, int], None]:
+    """Validator of one call, where `attrs.validators` would take five: they run for each answer."""
+
+    def validate(_: Any, attribute: Any, value: int) -> None:
+        if not low <= value <= high:
+            raise ValueError(f"'{attribute.name}' must be from {low} to {high}: {value}")
+
+    return validate
+
+
+_NUMBER: Final = _between(NOWHERE, PROPOSAL_MAX)
+_PLACE: Final = _between(NOWHERE, PLACE_MAX + 1)
+_OFFSET: Final = _between(0, POSITION_MAX)
 
 
 class Status(enum.IntEnum):

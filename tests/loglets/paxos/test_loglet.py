@@ -65,6 +65,51 @@ async def test_a_coordinator_that_dies_between_the_write_and_its_answer(
     assert stage.clock.monotonic() < 2.0
 
 
+async def posted(stage: Stage) -> range | VirtualLogError:
+    """Outcome of an append that is posted."""
+    outcomes: list[range | VirtualLogError] = []
+    over = trio.Event()
+
+    def done(outcome: range | VirtualLogError) -> None:
+        outcomes.append(outcome)
+        over.set()
+
+    stage.loglet().post_append(batch(b"a", b"b"), opens=True, done=done)
+    assert not outcomes
+    await over.wait()
+    return outcomes[0]
+
+
+async def test_a_posted_append_looks_for_the_leader_like_any_other(
+    stage: Stage, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The first node does it; or it names another one, or is silent, and the search goes on from there."""
+    for first, errands in (
+        (taken(4 * SLOT), [(ONE, False)]),
+        (elsewhere(TWO), [(ONE, False), (TWO, False)]),
+        (elsewhere(), [(ONE, False), (ONE, True)]),
+        (SILENT, [(ONE, False), (TWO, False)]),
+        (StorageError("the disk failed"), [(ONE, False), (TWO, False)]),
+    ):
+        stage.asked.clear()
+        answers = iter([first])
+        stage.script = lambda node, request, answers=answers: next(answers, taken(4 * SLOT))  # type: ignore[misc]
+
+        assert await posted(stage) == range(4 * SLOT, 4 * SLOT + 2)
+        assert stage.errands() == errands
+
+
+@pytest.mark.parametrize("error", [SealedError(refused=True), DiskFullError("full"), OutOfOrderError(3)])
+async def test_an_error_of_the_leader_ends_a_posted_append(
+    stage: Stage, error: VirtualLogError, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The caller of the append decides what follows, and no other node is asked."""
+    stage.script = lambda node, request: error
+
+    assert await posted(stage) is error
+    assert stage.errands() == [(ONE, False)]
+
+
 async def test_all_that_was_in_flight_goes_to_the_same_successor(
     stage: Stage, autojump_clock: trio.testing.MockClock
 ) -> None:

@@ -14,7 +14,7 @@ import attrs
 import pytest
 import trio
 
-from virtuallog.contract.errors import CorruptionError, StorageError
+from virtuallog.contract.errors import CorruptionError, StorageError, VirtualLogError
 from virtuallog.contract.ports import DurableMap
 from virtuallog.contract.types import NodeId
 from virtuallog.runtime.rocks_map import RocksMap, RocksMapSettings, open_rocks_map
@@ -174,6 +174,30 @@ async def test_writes_of_many_tasks_happen_one_by_one(opener: Opener) -> None:
             nursery.start_soon(write, number)
 
 
+async def test_writes_without_a_task_share_what_comes_in_their_turn(opener: Opener) -> None:
+    """Such a write takes in what is added until the end of the turn. It calls back when all is durable, and the next
+    one may begin there."""
+    outcomes: list[VirtualLogError | None] = []
+    async with opener() as store:
+        pairs, over = {b"a": b"1"}, trio.Event()
+
+        def go_on(failure: VirtualLogError | None) -> None:
+            outcomes.append(failure)
+            store.write_soon(lambda: ({b"c": b"3"}, [(b"a", b"b")]), end)
+
+        def end(failure: VirtualLogError | None) -> None:
+            outcomes.append(failure)
+            over.set()
+
+        store.write_soon(lambda: (pairs, []), go_on)
+        pairs[b"b"] = b"2"
+        assert not outcomes
+        await over.wait()
+
+        assert outcomes == [None, None]
+        assert await store.scan(b"") == [(b"b", b"2"), (b"c", b"3")]
+
+
 async def test_directory_belongs_to_one(tmp_path: Path) -> None:
     """An open store cannot be opened again; closing twice is harmless; a closed store cannot be used."""
     async with open_rocks_map(tmp_path) as store:
@@ -200,6 +224,11 @@ async def test_first_failure_poisons_the_store(tmp_path: Path) -> None:
 
         with pytest.raises(StorageError, match="no longer"):
             await store.get(b"a")
+        outcomes: list[VirtualLogError | None] = []
+        store.write_soon(lambda: ({b"a": b"3"}, []), outcomes.append)
+        while not outcomes:
+            await trio.lowlevel.checkpoint()
+        assert isinstance(outcomes[0], StorageError)
     async with open_rocks_map(tmp_path) as store:
         assert await store.get(b"a") == b"1"
 
@@ -262,6 +291,26 @@ async def test_write_under_way_at_a_crash_happens_wholly_or_not(autojump_clock: 
         assert await successor.scan(b"") == await successor.scan(b"")
 
     assert outcomes == {(b"old", b"old"), (b"new", b"new")}
+
+
+async def test_a_write_without_a_task_ends_with_its_process(autojump_clock: trio.testing.MockClock) -> None:
+    """At a crash it calls back with an error at once, so that what waits for it can end; it happened or not."""
+    stored = set()
+    for seed in range(20):
+        disk = SimulatedKeyValuesDisk(random.Random(seed), write_seconds=1000.0)
+        process, store = simulated(disk)
+        outcomes: list[VirtualLogError | None] = []
+        store.write_soon(lambda: ({b"a": b"1"}, []), outcomes.append)
+        await trio.sleep(0.5)
+        process.crash()
+        disk.crash()
+        await trio.testing.wait_all_tasks_blocked()
+
+        assert [type(outcome) for outcome in outcomes] == [StorageError]
+        stored.add(disk.pairs.get(b"a"))
+
+    assert stored == {None, b"1"}
+    assert trio.current_time() < 20
 
 
 async def test_finished_writes_survive_a_crash(autojump_clock: trio.testing.MockClock) -> None:

@@ -17,18 +17,18 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from typing import Final
 
 import attrs
 import trio
 
-from virtuallog.contract.errors import StorageError
-from virtuallog.contract.ports import Clock, Span
+from virtuallog.contract.errors import StorageError, VirtualLogError
+from virtuallog.contract.ports import Changes, Clock, CutChanges, Span
 from virtuallog.testing.sim.disk_faults import DiskFaults
-from virtuallog.testing.sim.process import Process
-
-_Changes = Mapping[bytes, bytes | None]
+from virtuallog.testing.sim.process import CrashedError, Process
 
 HEADROOM_BYTES: Final = 200 << 10
 """Free bytes of a simulated disk, which is small, below which there is no room for bulk."""
@@ -50,14 +50,16 @@ class SimulatedKeyValuesDisk:
     fired: Counter[str] = attrs.field(factory=Counter)
     watch: Callable[[str], None] | None = None
     """Called with a description of everything that has become durable; None for no calls."""
-    stored: Callable[[Mapping[bytes, bytes | None]], None] | None = None
+    stored: Callable[[Changes], None] | None = None
     """Called with all pairs and deletions that have become durable, for observers. Must change
     nothing. None for no calls."""
     writes: int = attrs.field(default=0, init=False)
     """Number of writes that were begun."""
     pairs: dict[bytes, bytes] = attrs.field(factory=dict, init=False)
     """Content of the disk; tests may look at it and change it."""
-    _under_way: list[_Changes] = attrs.field(factory=list, init=False)
+    _under_way: list[Changes] = attrs.field(factory=list, init=False)
+    _writers: list[trio.CancelScope] = attrs.field(factory=list, init=False)
+    """Scopes of writes without a caller that waits."""
     _fail_in: int | None = attrs.field(default=None, init=False)
     _is_made: bool = attrs.field(default=False, init=False)
 
@@ -88,6 +90,9 @@ class SimulatedKeyValuesDisk:
         under_way, self._under_way = self._under_way, []
         for changes in under_way:
             self._settle(changes)
+        writers, self._writers = self._writers, []
+        for scope in writers:
+            scope.cancel()
 
     def fail_write(self, after: int = 0) -> None:
         """Make the write after the next `after` ones fail, and with it every later operation of
@@ -120,7 +125,18 @@ class SimulatedKeyValuesDisk:
         self.fired["store bit flipped"] += 1
         return key
 
-    def begin(self, changes: _Changes) -> str:
+    @contextmanager
+    def until_crash(self) -> Iterator[None]:
+        """End the block at a crash. For the store."""
+        with trio.CancelScope() as scope:
+            self._writers.append(scope)
+            try:
+                yield
+            finally:
+                if scope in self._writers:
+                    self._writers.remove(scope)
+
+    def begin(self, changes: Changes) -> str:
         """Begin a write; return the reason why it will fail, or "". For the store."""
         self.writes += 1
         self._under_way.append(changes)
@@ -149,7 +165,7 @@ class SimulatedKeyValuesDisk:
         shortest, longest = self.faults.write_seconds
         return self.write_seconds + (self.random.uniform(shortest, longest) if longest else 0.0)
 
-    def end(self, changes: _Changes, *, failed: bool) -> None:
+    def end(self, changes: Changes, *, failed: bool) -> None:
         """End a write, unless a crash has settled it before. For the store."""
         for index, pending in enumerate(self._under_way):
             if pending is changes:
@@ -160,11 +176,11 @@ class SimulatedKeyValuesDisk:
                     self._apply(changes)
                 return
 
-    def _settle(self, changes: _Changes) -> None:
+    def _settle(self, changes: Changes) -> None:
         if self.random.random() < 0.5:
             self._apply(changes)
 
-    def _apply(self, changes: _Changes) -> None:
+    def _apply(self, changes: Changes) -> None:
         for key, value in changes.items():
             if value is None:
                 self.pairs.pop(key, None)
@@ -216,7 +232,7 @@ class SimulatedKeyValues:
                 found.append(pair)
             return found
 
-    async def write(self, changes: Mapping[bytes, bytes | None], dropped: Sequence[Span] = ()) -> None:
+    async def write(self, changes: Changes, dropped: Sequence[Span] = ()) -> None:
         async with self._turn:
             await self._ready()
             changes = {**{key: None for span in dropped for key in self._disk.keys_in(span)}, **changes}
@@ -233,6 +249,22 @@ class SimulatedKeyValues:
             if failure:
                 self._poisoned = True
                 raise StorageError(failure)
+
+    def write_soon(self, cut: CutChanges, done: Callable[[VirtualLogError | None], None]) -> None:
+        # In the context of the caller, so that all of it is done by the caller's process.
+        trio.lowlevel.spawn_system_task(self._write, cut, done, context=copy_context())
+
+    async def _write(self, cut: CutChanges, done: Callable[[VirtualLogError | None], None]) -> None:
+        """Write without a caller that waits. A process that dies meanwhile notices nothing of it."""
+        failure: VirtualLogError | None = StorageError("this life of the store has ended")
+        with self._disk.until_crash(), suppress(CrashedError):
+            try:
+                await self.write(*cut())
+                failure = None
+            except StorageError as error:
+                failure = error
+        with suppress(CrashedError):
+            done(failure)
 
     async def reclaim(self, span: Span) -> None:
         """Do nothing: dropped keys take no room here."""

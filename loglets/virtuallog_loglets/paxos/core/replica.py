@@ -283,7 +283,7 @@ class Replica:
 
     def _write(self, request: PaxosWrite, ticket: ReplicaTicket) -> list[ReplicaEffect]:
         """Accept the values of a proposer, all or none; the answer leaves once they are durable."""
-        effects = self._decide(request.decided)
+        effects = self.decide(request.decided)
         if self.status is not Status.VOTING:
             return [*effects, PaxosAnswer(ticket, self._answer(PaxosWritten, Verdict.IGNORED, request.proposal))]
         proposal, slots, stop = request.proposal, self.slots, request.first + len(request.values)
@@ -339,7 +339,7 @@ class Replica:
 
     def _learn(self, request: Learn, ticket: ReplicaTicket) -> list[ReplicaEffect]:
         """Take in decisions, in any status."""
-        effects = self._decide(request.decided)
+        effects = self.decide(request.decided)
         begin, seal = self.begin, self.seal
         stored: list[PaxosRecord] = []
         for record in request.records:
@@ -367,7 +367,7 @@ class Replica:
         slots.learn(record)
         return [record]
 
-    def _decide(self, decided: Decided) -> list[ReplicaEffect]:
+    def decide(self, decided: Decided) -> list[ReplicaEffect]:
         """Mark values that were accepted with the deciding number or a higher one as decided.
 
         A number belongs to one value per position, and a higher number can only have the same value. The mark is not

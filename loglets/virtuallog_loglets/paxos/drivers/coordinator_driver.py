@@ -29,7 +29,7 @@ from virtuallog_loglets.paxos.core.effects import (
 )
 from virtuallog_loglets.paxos.drivers.election_driver import ElectionDriver
 from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
-from virtuallog_loglets.paxos.messages import GetStanding, Learn, PaxosWrite, Promise
+from virtuallog_loglets.paxos.messages import GetStanding, PaxosWrite, Promise
 from virtuallog_loglets.paxos.metrics import ProposerPhase
 from virtuallog_loglets.paxos.offsets import offset_of
 
@@ -162,7 +162,8 @@ class CoordinatorDriver:
 
     async def _run_ticks(self) -> None:
         while self._core.stopped is None:
-            await self._ticking.wait()
+            if not self._ticking.is_set():
+                await self._ticking.wait()
             await self._environment.clock.sleep(TICK_SECONDS)
             self._ticking = trio.Event()
             self.step(lambda: self._core.tick(self.now_ms()))
@@ -187,6 +188,7 @@ class CoordinatorDriver:
             self._environment.fail(error)
 
     def _perform(self, effects: list[CoordinatorEffect]) -> None:
+        is_decided = False
         for effect in effects:
             match effect:
                 case PaxosResolve(done, outcome):
@@ -195,9 +197,10 @@ class CoordinatorDriver:
                     for node in nodes:
                         self._send(node, request, number)
                 case LearnLocally(decided, size):
+                    is_decided = True
                     (_SEALED if self._core.state is CoordinatorState.CLOSED else _DECIDED).reached()
                     self._replica.meter.committed(size, self._environment.clock.monotonic() - self._sent_at)
-                    self._replica.post(Learn(segment=self._core.segment, decided=decided), _ignore)
+                    self._replica.learn(decided)
                     _TOLD.reached()
                 case Announce(nodes, learn):
                     for node in nodes:
@@ -205,11 +208,18 @@ class CoordinatorDriver:
                 case CatchUp():
                     self._election_driver.won(effect)
         core = self._core
-        if core.state is not CoordinatorState.ELECTING:
+        if core.state not in (CoordinatorState.ELECTING, CoordinatorState.LEADING):
             self._election_driver.wake()
-        if core.has_work or core.stopped is not None:
+        if core.has_work:
+            # What has waited for a decision has company already; what has just arrived may get some in this turn.
+            if is_decided or core.may_hurry:
+                self.turn()
+            else:
+                self._offered.set()
+        if not self._ticking.is_set() and core.needs_ticks:
+            self._ticking.set()
+        if core.stopped is not None:
             self._offered.set()
-        if core.needs_ticks or core.stopped is not None:
             self._ticking.set()
 
     def _send(self, node: NodeId, request: Promise | PaxosWrite | GetStanding, number: int) -> None:

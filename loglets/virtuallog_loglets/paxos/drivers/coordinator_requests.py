@@ -63,16 +63,14 @@ class CoordinatorRequests:
     _replica: LocalReplica
     _environment: NodeEnvironment
     driver: CoordinatorDriver = attrs.field(init=False)
+    _core: Coordinator = attrs.field(init=False)
     _early: deque[tuple[_Request, Done, float]] = attrs.field(factory=deque, init=False)
     """Requests that wait for an election, with their deadlines."""
     _is_campaigning: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.driver = CoordinatorDriver(self._replica, self._environment)
-
-    @property
-    def _core(self) -> Coordinator:
-        return self.driver.core
+        self._core = self.driver.core
 
     def stop(self, error: VirtualLogError) -> None:
         """Stop for good. The outcome of pending requests is unknown."""
@@ -149,8 +147,6 @@ class CoordinatorRequests:
         now, opens, expected = self.driver.now_ms(), request.opens, request.expected_tail
         ticket = self._taken(done)
         self.driver.step(lambda: self._core.offer(batch, ticket, now, opens=opens, expected_tail=expected))
-        if self._core.may_hurry:
-            self.driver.turn()
 
     def _taken(self, done: Done, place: Callable[[int], int] = int) -> Done:
         """Adapter that turns an outcome of the core into an answer; `place` maps a position or offset."""

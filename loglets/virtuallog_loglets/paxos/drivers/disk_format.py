@@ -93,7 +93,7 @@ def header_pair(replica: Replica, ensemble: Ensemble) -> Pair:
         len(told),
         ensemble.quorum,
     )
-    members = b"".join(_MEMBER.pack(member) for member in ensemble.members)
+    members = struct.pack(f"<{len(ensemble.members)}I", *ensemble.members)
     others = b"".join(_TOLD.pack(other.node, other.incarnation) for other in told)
     return _HEADER + _name(replica.segment), _frame(fields + members + others)
 

@@ -3,11 +3,14 @@
 An answer leaves once the last group before it is durable, even if its own request changed nothing. So no caller learns
 of a state that a crash could take back. The headers of all logs in a group are made when the group is closed. They
 contain all decisions known by then, which costs no write of its own.
+
+A group costs no task: it is closed at the end of the turn in which it was begun. The end of its write lets the answers
+go and begins the next group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 import attrs
@@ -15,8 +18,8 @@ import trio
 
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.crash_points import CrashPoint
-from virtuallog.contract.errors import UnavailableError
-from virtuallog.contract.ports import DurableMap, Span
+from virtuallog.contract.errors import UnavailableError, VirtualLogError
+from virtuallog.contract.ports import Changes, DurableMap, Span
 from virtuallog_loglets.paxos.config import Ensemble
 from virtuallog_loglets.paxos.core.effects import PaxosPersist
 from virtuallog_loglets.paxos.core.replica import Replica
@@ -93,8 +96,18 @@ class GroupCommit:
     """Called for each durable group with the number of its answers and its duration in seconds."""
     _now: Callable[[], float]
     _next: _Group | None = attrs.field(default=None, init=False)
+    """Group that takes changes. None if there is none."""
     _writing: _Group | None = attrs.field(default=None, init=False)
-    _wanted: trio.Event = attrs.field(factory=trio.Event, init=False)
+    """Group that is written."""
+    _since: float = attrs.field(default=0.0, init=False)
+    """Time at which it was closed."""
+    _is_busy: bool = attrs.field(default=False, init=False)
+    """True from the call of `write_soon` to its end."""
+    _is_running: bool = attrs.field(default=False, init=False)
+    """True while groups may be written."""
+    _rested: trio.Event = attrs.field(factory=trio.Event, init=False)
+    """Set when a write has ended and no other one begins: the store has failed, or this is to end."""
+    _failure: VirtualLogError | None = attrs.field(default=None, init=False)
     _settling: list[trio.Event] = attrs.field(factory=list, init=False)
     """Events of callers in `settled`. These are no tasks of this role, so its end would not end their wait."""
     _closed: bool = attrs.field(default=False, init=False)
@@ -154,39 +167,63 @@ class GroupCommit:
             raise UnavailableError("the replicas of this node have been closed")
 
     async def run(self) -> None:
-        """Write groups until the store fails or this is cancelled. Pending releases are never called then.
+        """Let groups be written until the store fails or this is cancelled. Pending releases are never called then, and the
+        write in progress has ended on return.
 
         Raises:
             StorageError: the store failed.
         """
+        self._is_running = True
+        self._go_on()
         try:
-            while True:
-                await self._wanted.wait()
-                self._wanted = trio.Event()
-                await self._write()
+            await self._rested.wait()
         finally:
-            self._closed = True
+            self._is_running, self._closed = False, True
             for event in self._settling:
                 event.set()
+            # Shielded, and short: what reads the store next must not miss a write that is still on its way.
+            with trio.CancelScope(shield=True):
+                while self._is_busy:
+                    await self._rested.wait()
+        assert self._failure is not None, "it only rests by itself after a failure"
+        raise self._failure
 
-    async def _write(self) -> None:
+    def _go_on(self) -> None:
+        """Begin the next group, if there is one."""
+        if self._next is not None and self._is_running and not self._is_busy:
+            self._is_busy = True
+            self._store.write_soon(self._cut, self._written)
+
+    def _cut(self) -> tuple[Changes, Sequence[Span]]:
+        """Close the next group. Called at the end of the turn in which it was begun."""
         group, self._next = self._next, None
         assert group is not None
-        self._writing, started = group, self._now()
+        self._writing, self._since = group, self._now()
         for stored in group.touched.values():
             group.changes.update(stored.pairs())
         _CLOSED.reached()
-        await self._store.write(group.changes, group.dropped)
+        return group.changes, group.dropped
+
+    def _written(self, failure: VirtualLogError | None) -> None:
+        """Let the answers of a group go, and begin the next one."""
+        self._is_busy = False
+        if failure is not None or not self._is_running:
+            self._failure, self._is_running = failure, False
+            self._rested.set()
+            return
+        group = self._writing
+        assert group is not None
         _DURABLE.reached()
         for point in group.points:
             point.reached()
         self._writing = None
-        self._synced(len(group.releases), self._now() - started)
+        self._synced(len(group.releases), self._now() - self._since)
         for release in group.releases:
             release()
+        self._go_on()
 
     def _group(self) -> _Group:
         if self._next is None:
             self._next = _Group()
-            self._wanted.set()
+            self._go_on()
         return self._next

@@ -60,9 +60,6 @@ _UNANSWERED: Final = (
     UnsupportedError,
 )
 """Errors of one node that another node need not have."""
-_NO_ROOM: Final = (OverloadedError, DiskFullError)
-"""Errors of a request that was surely not done. They are raised to the caller of an append, which backs off; other requests
-are retried."""
 
 
 @attrs.define(eq=False)
@@ -97,6 +94,22 @@ class LeaderClient:
         call = _LeaderCall(self, request, what, deadline, set() if asked is None else asked)
         return await call.run()
 
+    def post(
+        self,
+        request: Callable[[bool], PaxosAppend],
+        what: str,
+        timeout_seconds: float,
+        done: Callable[[CoordinatorReply | VirtualLogError], None],
+    ) -> None:
+        """Do the same without waiting; costs no task unless the first node that is asked does not do it.
+
+        Args:
+            request: as for `ask`, and so are `what` and `timeout_seconds`.
+            done: called once, later, with the answer or with the error that `ask` would raise.
+        """
+        deadline = self.environment.clock.monotonic() + timeout_seconds
+        _LeaderCall(self, request, what, deadline, set()).start(done)
+
 
 @attrs.define(eq=False)
 class _LeaderCall:
@@ -108,6 +121,8 @@ class _LeaderCall:
     _deadline: float
     _asked: set[NodeId]
     _search: LeaderSearch = attrs.field(init=False)
+    _is_append: bool = attrs.field(default=False, init=False)
+    """True if the last request that was sent is an append."""
     _doubt: VirtualLogError | None = attrs.field(default=None, init=False)
     """Error that left the outcome of an earlier attempt unknown; None if there is none."""
     _attempts: int = attrs.field(default=0, init=False)
@@ -119,38 +134,89 @@ class _LeaderCall:
 
     async def run(self) -> CoordinatorReply:
         target = self._search.begin()
-        while True:
-            outcome = await self._attempt(target)
-            if isinstance(outcome, CoordinatorReply):
-                return outcome
-            target = outcome
-            await self._pause()
+        return await self._go_on(target, await self._attempt(target))
 
-    async def _attempt(self, target: LeaderTarget) -> CoordinatorReply | LeaderTarget:
-        """Ask one node; returns its answer, or the next node to ask."""
-        clock, seconds = self._client.environment.clock, INSIST_SECONDS if target.insist else ASK_SECONDS
-        left = self._deadline - clock.monotonic()
+    def start(self, done: Callable[[CoordinatorReply | VirtualLogError], None]) -> None:
+        """Ask the first node without waiting; a task asks the others, if need be."""
+        environment, target = self._client.environment, self._search.begin()
+
+        def answered(outcome: CoordinatorReply | VirtualLogError) -> None:
+            if isinstance(outcome, CoordinatorReply) and outcome.place != NOWHERE:
+                self._search.taken(target.node)
+                done(outcome)
+            else:
+                environment.nursery.start_soon(self._finish, target, outcome, done)
+
+        environment.services.post(target.node, self._request_to(target), answered, ASK_SECONDS)
+
+    async def _finish(
+        self,
+        target: LeaderTarget,
+        outcome: CoordinatorReply | VirtualLogError,
+        done: Callable[[CoordinatorReply | VirtualLogError], None],
+    ) -> None:
+        """Bring to an end what `start` has begun. If cancelled, the client ends, and `done` is not called."""
+        try:
+            outcome = await self._go_on(target, outcome)
+        except VirtualLogError as error:
+            outcome = error
+        done(outcome)
+
+    async def _go_on(self, target: LeaderTarget, outcome: CoordinatorReply | VirtualLogError) -> CoordinatorReply:
+        """Ask one node after the other, from the outcome at `target` on, until one has done the request."""
+        while True:
+            judged = self._judge(target, outcome)
+            if isinstance(judged, CoordinatorReply):
+                return judged
+            target = judged
+            await self._pause()
+            outcome = await self._attempt(target)
+
+    async def _attempt(self, target: LeaderTarget) -> CoordinatorReply | VirtualLogError:
+        """Ask one node; returns its answer or error."""
+        environment, seconds = self._client.environment, INSIST_SECONDS if target.insist else ASK_SECONDS
+        left = self._deadline - environment.clock.monotonic()
         if left <= 0:
             raise self._unavailable()
+        try:
+            return await environment.services.call(target.node, self._request_to(target), min(seconds, left))
+        except VirtualLogError as error:
+            return error
+
+    def _request_to(self, target: LeaderTarget) -> PaxosAppend | PaxosSeal | PaxosTruncate | PaxosSettle:
+        """The request to send to a node, which counts as asked."""
         self._asked.add(target.node)
         request = self._request(target.insist)
-        try:
-            taken = await self._client.environment.services.call(target.node, request, min(seconds, left))
-        except _NO_ROOM as error:
-            if isinstance(request, PaxosAppend):
-                raise
-            self._doubt = error
-            return self._has_no_room(target)
-        except _UNANSWERED as error:
-            self._doubt, self._overloaded = error, None
-            return self._search.failed(target.node, clock.monotonic())
-        except VirtualLogError as error:
-            raise self._in_doubt(target.node, error) from error
-        self._overloaded = None
-        if taken.place == NOWHERE:
-            return self._search.elsewhere(target.node, taken.coordinator, clock.monotonic())
-        self._search.taken(target.node)
-        return taken
+        self._is_append = isinstance(request, PaxosAppend)
+        return request
+
+    def _judge(
+        self, target: LeaderTarget, outcome: CoordinatorReply | VirtualLogError
+    ) -> CoordinatorReply | LeaderTarget:
+        """The answer if the request is done, or else the next node to ask.
+
+        Raises:
+            VirtualLogError: no other node need be asked.
+        """
+        now = self._client.environment.clock.monotonic()
+        match outcome:
+            case OverloadedError() | DiskFullError():  # surely not done
+                if self._is_append:  # its caller backs off
+                    raise outcome
+                self._doubt = outcome
+                return self._has_no_room(target)
+            case VirtualLogError() if isinstance(outcome, _UNANSWERED):
+                self._doubt, self._overloaded = outcome, None
+                return self._search.failed(target.node, now)
+            case VirtualLogError():
+                raise self._in_doubt(target.node, outcome) from outcome
+            case _ if outcome.place == NOWHERE:
+                self._overloaded = None
+                return self._search.elsewhere(target.node, outcome.coordinator, now)
+            case _:
+                self._overloaded = None
+                self._search.taken(target.node)
+                return outcome
 
     def _has_no_room(self, target: LeaderTarget) -> LeaderTarget:
         """Next node to ask after an overloaded one: the same, for a while."""

@@ -10,6 +10,7 @@ import attrs
 import trio
 
 from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.crash_points import CrashPoint
 from virtuallog.contract.errors import CorruptionError, SealedError, TooLargeError, VirtualLogError
 from virtuallog.contract.ports import Done, DurableMap, Outcome, Request
 from virtuallog.contract.types import NodeId
@@ -21,6 +22,7 @@ from virtuallog_loglets.paxos.core.session_digest import SessionDigest
 from virtuallog_loglets.paxos.drivers import disk_format
 from virtuallog_loglets.paxos.drivers.group_commit import GroupCommit, StoredReplica
 from virtuallog_loglets.paxos.messages import (
+    Decided,
     Incarnations,
     PaxosRecord,
     PaxosRecords,
@@ -43,6 +45,9 @@ QUOTE_BYTES_MAX: Final = 12 << 20
 """Cap on the learned values in an answer to a promise, which must fit in a frame. That of one
 position always does."""
 
+LEARNED: Final = CrashPoint("paxos: decided values are durable at a replica, nobody has been told")
+_ADOPTED = CrashPoint("paxos: what a recovering replica has adopted is durable, it has not been told", rare=True)
+
 
 @attrs.define(eq=False)
 class LocalReplica:
@@ -57,7 +62,7 @@ class LocalReplica:
     _store: DurableMap
     _commit: GroupCommit
     _request: Callable[[Any, Done], None]
-    _carry_out: Callable[[LocalReplica, list[ReplicaEffect]], None]
+    _carry_out: Callable[[LocalReplica, list[ReplicaEffect], CrashPoint | None], None]
     other_holders: tuple[NodeId, ...] = attrs.field(default=(), init=False)
     """Servers that the chain names for the log now, as a closed log may have moved. They hold
     decisions and have no vote."""
@@ -79,6 +84,11 @@ class LocalReplica:
         `done` is called with the reply or the error, now or later.
         """
         self._request(request, done)
+
+    def learn(self, decided: Decided) -> None:
+        """Learn what was accepted here and is decided; see `Replica.decide`. Does nothing for a dropped log."""
+        if self._dropped is None:
+            self._carry_out(self, self.core.decide(decided), LEARNED)
 
     async def perform(self, request: Request[ReplyT]) -> ReplyT:
         """Perform a request as for a remote caller; durable on return. Cancelling the wait does not undo it.
@@ -134,7 +144,7 @@ class LocalReplica:
             UnavailableError: the role was closed meanwhile.
         """
         self.check_live()
-        self._carry_out(self, self.core.adopt(status, promised, begin, trim, incarnations))
+        self._carry_out(self, self.core.adopt(status, promised, begin, trim, incarnations), _ADOPTED)
         await self._commit.settled()
 
     async def digest(self) -> SessionDigest:

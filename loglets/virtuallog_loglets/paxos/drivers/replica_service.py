@@ -31,7 +31,7 @@ from virtuallog_loglets.paxos.core.replica import Replica
 from virtuallog_loglets.paxos.core.validation import brings_data, check_untrusted
 from virtuallog_loglets.paxos.drivers import disk_format, store_incarnation
 from virtuallog_loglets.paxos.drivers.group_commit import GROUP_BYTES_MAX, GroupCommit, StoredReplica
-from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica, with_full_disk
+from virtuallog_loglets.paxos.drivers.local_replica import LEARNED, LocalReplica, with_full_disk
 from virtuallog_loglets.paxos.drivers.store_incarnation import StoreIncarnation
 from virtuallog_loglets.paxos.messages import (
     NOWHERE,
@@ -72,11 +72,10 @@ _Read: TypeAlias = tuple[Callable[[], Awaitable[Any]], Done]
 
 _MADE = CrashPoint("paxos: a replica is made, nothing of it is on the disk")
 _DROPPED = CrashPoint("paxos: dropped logs are durably gone, nobody has been told")
-_ADOPTED = CrashPoint("paxos: what a recovering replica has adopted is durable, it has not been told", rare=True)
 _DURABLE: Final[dict[type[Any], CrashPoint]] = {
     Promise: CrashPoint("paxos: a promise is durable at a replica, its proposer has not been told"),
     PaxosWrite: CrashPoint("paxos: a wave is durable at a replica, its proposer has not been told"),
-    Learn: CrashPoint("paxos: decided values are durable at a replica, nobody has been told"),
+    Learn: LEARNED,
     PaxosRecover: CrashPoint("paxos: a replica has noted that another one lost its store, and not said so", rare=True),
     TrimSealed: CrashPoint("paxos: a trim of a closed log is durable at a replica, nobody has been told", rare=True),
 }
@@ -421,7 +420,7 @@ class ReplicaService:
             self._store,
             self._commit,
             self._request,
-            partial(self._perform, point=_ADOPTED),
+            self._perform,
         )
         self._replicas[core.segment] = replica
         return replica

@@ -7,14 +7,14 @@ show what must be decided. Some milliseconds later they do not show it any more.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import attrs
 
 from virtuallog.contract.crash_points import CRASH_POINTS, CrashPoint
-from virtuallog.contract.errors import CorruptionError
-from virtuallog.contract.ports import Span
+from virtuallog.contract.errors import CorruptionError, VirtualLogError
+from virtuallog.contract.ports import Changes, CutChanges, Span
 from virtuallog.contract.types import NodeId
 from virtuallog.testing.checker.violation import Violation
 from virtuallog.testing.sim.process import Process
@@ -121,7 +121,10 @@ class _Pairs:
     async def scan_span(self, span: Span, max_bytes: int) -> list[tuple[bytes, bytes]]:
         raise AssertionError("an acceptor has two keys")
 
-    async def write(self, changes: Mapping[bytes, bytes | None], dropped: Sequence[Span] = ()) -> None:
+    async def write(self, changes: Changes, dropped: Sequence[Span] = ()) -> None:
+        raise AssertionError("no state is written here")
+
+    def write_soon(self, cut: CutChanges, done: Callable[[VirtualLogError | None], None]) -> None:
         raise AssertionError("no state is written here")
 
     async def reclaim(self, span: Span) -> None:

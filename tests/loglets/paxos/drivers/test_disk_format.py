@@ -288,6 +288,28 @@ def durable(core: Replica) -> dict[str, Any]:
     return {name: standing[name] for name in ("status", "promised", "begin", "end", "seal", "trim", "incarnations")}
 
 
+async def test_the_end_waits_for_the_group_that_is_written(autojump_clock: trio.testing.MockClock) -> None:
+    """What reads the store after the end sees all that was on its way; its callers hear nothing, and no group follows."""
+    process = Process(NodeId(1))
+    disk = SimulatedKeyValuesDisk(random.Random(1), write_seconds=2.0)
+    clock, stored, told = SimulatedClock(process), StoredReplica(replica(), ENSEMBLE), list[str]()
+    store_map = disk.open(process, clock)
+    async with trio.open_nursery() as nursery:
+        commit = GroupCommit(store_map, lambda answers, seconds: None, lambda: 0.0)
+        nursery.start_soon(commit.run)
+        for first in range(2):
+            for effect in write(stored, first, 1):
+                if isinstance(effect, PaxosPersist):
+                    commit.persist(stored, effect, None)
+            commit.then(lambda: told.append("durable"))
+            await clock.sleep(0.5)
+        nursery.cancel_scope.cancel()
+
+    assert clock.monotonic() == pytest.approx(2.0, abs=0.1)
+    assert (disk.writes, told) == (1, [])
+    assert (await restored(store_map)).end == 0
+
+
 async def test_a_group_is_one_write() -> None:
     """Changes that arrive during a write share the next one; headers are as new as possible."""
     disk, store_map = opened()
