@@ -9,7 +9,7 @@ import attrs
 
 from tests.planted_bugs.mutant import Mutant, mutant
 from virtuallog.contract.chain import SegmentId
-from virtuallog.contract.ports import DurableMap, NodeEnvironment
+from virtuallog.contract.ports import Changes, DurableMap, NodeEnvironment, Span
 from virtuallog.contract.types import NodeId
 from virtuallog.exactly_once.session_table import SessionTable
 from virtuallog_loglets.paxos.core import coordinator as coordinator_module
@@ -30,6 +30,7 @@ from virtuallog_loglets.paxos.core.session_digest import SessionDigest
 from virtuallog_loglets.paxos.core.slots import PaxosSlots
 from virtuallog_loglets.paxos.core.tail_check import decided_to
 from virtuallog_loglets.paxos.drivers.disk_format import _restore_open, read_records
+from virtuallog_loglets.paxos.drivers.group_commit import GroupCommit
 from virtuallog_loglets.paxos.drivers.store_incarnation import StoreIncarnation, open_store_incarnation
 from virtuallog_loglets.paxos.messages import (
     NOWHERE,
@@ -42,6 +43,7 @@ from virtuallog_loglets.paxos.messages import (
     Status,
     Verdict,
 )
+from virtuallog_simulation.world.options import Options
 
 written = Replica._write
 promised_once = Replica._promise_all
@@ -50,6 +52,7 @@ stepped_down = Coordinator._step_down
 elected = Coordinator.promised
 sealed = Coordinator.seal_log
 founded = open_store_incarnation
+closed = GroupCommit._cut
 
 TWO_VALUES: Final = ["one decision per position", "decided is kept", "one value per number", "no unexpected error"]
 """Consequences of two values for one position: on the disks, or as a replica that refuses to go on."""
@@ -201,6 +204,21 @@ def one_less_than_a_quorum_decides(self: Round) -> RoundOutcome | None:
     """Two rounds need not share a replica."""
     accepts = tuple(answer for answer in self._current() if answer.verdict is Verdict.ACCEPT)
     return Accepted(accepts) if len(accepts) >= self._quorum - 1 else None
+
+
+@mutant(
+    GroupCommit._cut,
+    scenario="paxos",
+    options=Options(faults=("slow disks", "blackout")),
+    found_by=["acknowledged is on a quorum"],
+)
+def answered_before_the_write(self: GroupCommit) -> tuple[Changes, Sequence[Span]]:
+    """A replica answers when a group of changes is closed, before it is written."""
+    assert self._next is not None
+    releases, self._next.releases = self._next.releases, []
+    for release in releases:
+        release()
+    return closed(self)
 
 
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(found for found in list(globals().values()) if isinstance(found, Mutant))
