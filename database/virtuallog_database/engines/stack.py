@@ -46,8 +46,6 @@ from virtuallog_database.engines.view_tracking import ViewSettings, ViewTracking
 
 LayerT = TypeVar("LayerT", bound=Layer)
 
-SAMPLE: Final = 16
-"""Sampling above BatchingEngine: one of so many commands is measured."""
 KNOWN: Final = (
     BOUNDS,
     FLOOR,
@@ -153,7 +151,7 @@ def build(base: BaseEngine, layers: Sequence[Layer], application: Application) -
     upward = [base, *reversed(layers)]
     for lower, upper in zip(upward, [*upward[1:], application], strict=True):
         lower.above = upper
-        engine = ObserverEngine(lower, lower.name, meter, clock, SAMPLE if isinstance(lower, BatchingEngine) else 1)
+        engine = ObserverEngine(lower, lower.name, meter, clock)
         if isinstance(upper, Layer):
             upper.below = engine
     stack = Stack(upward, engine, application, meter)

@@ -109,7 +109,7 @@ async def test_what_a_replica_tells_about_itself(autojump_clock: MockClock) -> N
         assert {"base", "session_order", "batching"} <= set(seconds)
         below = seconds["session_order"]
         assert isinstance(below, Distribution)
-        assert below.count == 20
+        assert below.count == 2, "one of 16 proposals is measured, and the first one"
 
 
 async def test_savepoints_of_a_failed_command_do_not_reach_the_one_before(autojump_clock: MockClock) -> None:

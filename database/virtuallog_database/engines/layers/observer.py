@@ -3,13 +3,14 @@ engine (SOSP'21, section 4).
 
 The cost of an engine is the difference between the observer above it and the one below. Only the
 way down is measured: `apply` bypasses observers on its way up, so they cost nothing there. The
-first wait of a linearizable read counts as a sync.
+first wait of a linearizable read counts as a sync. Each observer measures one of `SAMPLE` proposals:
+all of them at ten heights would be a twentieth of what a lone write costs at its server.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -19,6 +20,9 @@ from virtuallog.contract.types import LogPosition
 from virtuallog_database.engines.core.entry import Entry
 from virtuallog_database.engines.layers.contract import Engine
 
+SAMPLE: Final = 16
+"""Proposals of which one is measured: enough for a distribution, at a sixteenth of the cost."""
+
 
 @attrs.define(eq=False)
 class StackMetrics:
@@ -26,7 +30,10 @@ class StackMetrics:
 
     propose_seconds: Histograms = attrs.field(
         factory=lambda: Histograms(
-            "virtuallog_database_propose_seconds", "From a proposal to this engine until its result.", "engine", SECONDS
+            "virtuallog_database_propose_seconds",
+            f"From a proposal to this engine until its result, of one in {SAMPLE} proposals.",
+            "engine",
+            SECONDS,
         )
     )
     sync_seconds: Histograms = attrs.field(
@@ -46,9 +53,6 @@ class ObserverEngine:
     """Name of the engine below."""
     _meter: StackMetrics
     _clock: Clock
-    _every: int
-    """Sampling: one of so many proposals is measured. Above BatchingEngine there is one for each
-    command: measuring all would cost as much as a tenth of everything else."""
     _until_next: int = attrs.field(default=1, init=False)
 
     def propose(self, entry: Entry, done: Done) -> None:
@@ -56,7 +60,7 @@ class ObserverEngine:
         if self._until_next:
             self._below.propose(entry, done)
             return
-        self._until_next = self._every
+        self._until_next = SAMPLE
         started = self._clock.monotonic()
 
         def finished(outcome: Outcome[Any]) -> None:
