@@ -30,7 +30,7 @@ from virtuallog_server.local_cluster import layout
 from virtuallog_server.local_cluster.supervisor import LocalCluster, open_local_cluster
 from virtuallog_simulation.checks.database.replay import answered, replay
 from virtuallog_simulation.checks.database.results import DATABASE_CHECKS, handshakes_are_of_the_log
-from virtuallog_simulation.checks.database.sessions import session_checks, when_proposed
+from virtuallog_simulation.checks.database.sessions import session_checks
 from virtuallog_simulation.checks.database.watches import WATCH_CHECKS, events_compared
 from virtuallog_simulation.scenarios.database.witness import Witness
 from virtuallog_simulation.workload.database.connection import Dial
@@ -208,7 +208,7 @@ async def _start_all(cluster: LocalCluster) -> None:
 
 def _judge(state: _Run, violations: list[Violation]) -> Outcome:
     checks = [check for check in DATABASE_CHECKS if check is not handshakes_are_of_the_log]
-    for check in (*checks, *WATCH_CHECKS, *session_checks(ROUNDING, calm=False, timing=when_proposed)):
+    for check in (*checks, *WATCH_CHECKS, *session_checks(ROUNDING, calm=False)):
         violations.extend(check(state.history))
     compared, events = replay(state.history).compared, events_compared(state.history)
     return Outcome(violations, state.done, state.operations, compared, events)

@@ -41,11 +41,10 @@ from virtuallog_database.tree.results import Attached, Created, Error, RefusedEr
 from virtuallog_database.tree.watches import WatchMode
 
 TIMEOUT_SECONDS: Final = (2.0, 86_400.0)
-"""Shortest and longest timeout. The shortest is ZooKeeper's: replicas hear of sessions about once a
-second. The longest is a day: so long a lock may outlive the program that held it."""
+"""Shortest and longest timeout. The shortest is ZooKeeper's: touches of a session must reach the log
+each sixth of it. The longest is a day: so long a lock may outlive the program that held it."""
 HEARTBEATS: Final = 4
-"""Heartbeats in one timeout. Replicas hear about once a second of sessions that are past a third of
-theirs."""
+"""Heartbeats in one timeout. A program that stands still for three quarters of it keeps its session."""
 CLOSE_SECONDS: Final = 2.0
 """Time that the end of a block waits until its session is closed. Past it, the session expires."""
 
@@ -251,7 +250,8 @@ class Session(DatabaseClient):
 
     def begin(self, database: Database) -> None:
         """Attach the session to a new database (called by `DatabaseHandle`)."""
-        database.expiry.attach(self.id, self._attached.generation, lambda _: self._over.set())
+        now = self._handle.clock.monotonic()
+        database.expiry.attach(self.id, self._attached.generation, lambda _: self._over.set(), proposed=now, now=now)
 
     @property
     def _origin(self) -> Origin:
@@ -265,7 +265,7 @@ class Session(DatabaseClient):
     async def keep_alive(self) -> None:
         """Send heartbeats until the session is over."""
         while not self.expired:
-            self._handle.database.expiry.heard(self.id)
+            self._handle.database.expiry.heard(self.id, self._handle.clock.monotonic())
             await self._handle.clock.sleep(self._attached.timeout_ms / 1000 / HEARTBEATS)
 
     async def close(self) -> None:

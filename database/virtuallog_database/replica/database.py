@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import attrs
@@ -33,10 +34,10 @@ from virtuallog_database.engines.core.entry import Entry
 from virtuallog_database.engines.layers.contract import Engine
 from virtuallog_database.ports import LocalStore
 from virtuallog_database.replica.command_proposals import SERVER, CommandProposals
-from virtuallog_database.replica.session_expiry import TICK_SECONDS, SessionExpiry
+from virtuallog_database.replica.session_expiry import SessionExpiry
 from virtuallog_database.transaction import StoreTransaction
 from virtuallog_database.tree import acl, apply, bounds, command_codec
-from virtuallog_database.tree.commands import Reap
+from virtuallog_database.tree.commands import ExpireSessions, Reap, Touch
 from virtuallog_database.tree.results import ChangeKind, RefusedError, Result
 from virtuallog_database.tree.session_operations import is_reapable
 from virtuallog_database.tree.tree import Tree
@@ -181,13 +182,19 @@ class Database:
 
     async def _keep_sessions(self) -> None:
         while True:
-            await self.clock.sleep(TICK_SECONDS)
+            await self.clock.sleep(self.expiry.pause)
             try:
                 await self.sync()
             except VirtualLogError:
                 continue  # `SessionExpiry` detects the blind time by the clock; a fatal error ends the replica elsewhere
-            for command in self.expiry.tick(self.clock.monotonic()):
-                self.proposals.submit(command, SERVER, _ignore)
+            now = self.clock.monotonic()
+            for command in self.expiry.tick(now):
+                self.proposals.submit(command, SERVER, partial(self._settled, command, now))
+
+    def _settled(self, command: Touch | ExpireSessions, proposed: float, outcome: Outcome[Result]) -> None:
+        """Confirm a touch. Any other outcome is ignored: the next look repeats it if needed."""
+        if isinstance(command, Touch) and isinstance(outcome, Result):
+            self.expiry.confirm(command, proposed)
 
     async def _reap(self) -> None:
         while True:

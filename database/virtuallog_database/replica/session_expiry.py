@@ -1,26 +1,42 @@
-"""Expiry of sessions: which clients were heard of, and which session to expire. Soft state of one
-replica.
+"""Expiry of sessions: which clients were heard, which sessions to report as alive, and which to
+expire. Soft state of one replica.
 
-Every command of a session is a touch. So is a `Touch` that its server proposes after hearing from
-the client in another way. Each replica notes, on its own clock, when it last applied a touch. A
-session without a touch for its timeout may be proposed for expiry: at once by the server that it is
-attached to, a little later by the others. The proposal carries the number of touches seen, so the
-session ends only if none has come in between (`virtuallog_database.tree.session_operations`).
+A client talks to one server at a time, and moves to another only through the log (`Attach`). So the
+server that a session was attached to last knows exactly when its client was heard, on one clock. It
+expires the session once that is a timeout ago, also after the connection has gone. No other server
+can know better while this one lives. The others replace it when it is silent itself.
 
-Rules:
-* `tick` is called after a `sync`: what this replica has not seen by then did not happen before. A
-  replica that is behind expires no session.
+    own session      touched in the log each `REPORT` of its timeout while its client is connected;
+                     requests are answered for `TRUST` of the timeout after the last touch;
+                     expired one timeout after its client was heard
+    any session      expired by other servers `OTHERS` timeouts after the last touch
+
+Safety. An expiry names the number of touches that its proposer has applied, so it ends the session
+only if no touch is before it in the log (`virtuallog_database.tree.session_operations`). Hence:
+
+* A session that has moved, or that was touched by a server which this one has not followed yet,
+  lives on.
+* *A session that is attached here by a command which its client no longer waits for* lives on as if
+  this server were another one (`_Own.attached`).
+* *Own sessions.* From the proposal of an expiry on, the server answers nothing on the session before
+  a later touch is applied. So whoever was answered was heard at most a timeout before the next proposal.
+* *Other servers.* Let a touch be proposed at b. Its server answers requests until b + `TRUST` at
+  the latest, by its clock, however long it stands still or is cut off from the log. Others date
+  the touch at b or later. They wait `OTHERS` = 1 + 1.5 * `TRUST` timeouts from then on, so no
+  session ends within a timeout of an answer while no clock runs more than 1.5 times as fast as
+  another. At 1.86 times (30 % either way) two thirds of a timeout are left, after which
+  ZooKeeper's clients give a silent server up.
+
+Liveness rules:
+* `tick` is called after a `sync`: what this replica has not seen by then did not happen before.
 * While this replica could not follow the log (stopped, or the log was unreachable) it learnt
-  nothing about clients, which could not be heard either. Then all sessions count anew, as in
-  ZooKeeper with a new leader, and as after a start.
-* Touches are dated at the next tick, that is a little late: a session lives at least for its
-  timeout. Messages of a client within a third of the timeout after a touch are proposed when that
-  third is over, and all replicas date them then. The server could use the time at which it heard
-  them; but then the log would not prove that no session was expired too early.
+  nothing about clients, and servers could not report. Then all sessions count anew, as in ZooKeeper
+  with a new leader, and as after a start.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
@@ -37,12 +53,26 @@ because it was closed. SESSION_MOVED: it has been attached anew, to any server. 
 loop, at most once, while the command is applied; must not raise."""
 
 TICK_SECONDS: Final = 1.0
-"""Seconds between two looks at the sessions."""
+"""Longest pause in seconds between two looks at the sessions."""
+TICKS: Final = 10
+"""Looks in one timeout, at least: a touch that is due waits for the next one, and `TRUST` leaves as
+long for it to be applied."""
+LOOK_SECONDS_MIN: Final = 0.05
+"""Shortest pause in seconds between two looks. Sessions whose time is over by then share a command."""
+REPORT: Final = 1 / 6
+"""Share of the timeout after which an attached session is touched again: half of `TRUST`, so that a
+log that stands still for a sixth of the timeout holds up no request."""
+TRUST: Final = 1 / 3
+"""Share of the timeout for which a server answers requests after it has proposed a touch. More would
+make other servers wait for longer, less would cost more touches."""
+OTHERS: Final = 1.5
+"""Timeouts without a touch after which other servers than the session's own propose its expiry."""
 ABSENT_SECONDS: Final = 3 * TICK_SECONDS
 """Longest gap between two ticks; after a longer one all sessions count anew. Sessions with a
 timeout below four seconds count anew earlier (`_blink`)."""
-PATIENCE_SECONDS: Final = 3 * TICK_SECONDS
-"""Pause after a proposal to expire a session, until it is proposed again."""
+PATIENCE_SECONDS: Final = TICK_SECONDS
+"""Pause in seconds after a proposal to expire a session, until it is proposed again: a touch came in
+between, or the proposal is lost."""
 TOUCHES_MAX: Final = 4096
 """Touches in one command: 32 KiB."""
 EXPIRIES_MAX: Final = 64
@@ -52,56 +82,115 @@ waits."""
 
 @attrs.define
 class _Noted:
-    """Soft state of one session."""
+    """Soft state of one session, whichever server it is attached to."""
 
     timeout: float
     since: float
     """Latest possible time of the last touch."""
-    grace: float
-    """Seconds after the timeout that this replica leaves for others to notice."""
+    stagger: float
+    """Seconds that this replica leaves for others to propose the expiry."""
+
+
+@attrs.define(eq=False)
+class _Own:
+    """A session that was attached here last."""
+
+    generation: int
+    timeout: float
+    since: float
+    """Time at which it was attached."""
+    heard: float
+    """Time at which its client was heard last. It may lie ahead while only other servers have heard
+    it."""
+    reported: float
+    """Time at which the last touch that has been applied was proposed here."""
+    asked: float
+    """Time of the last proposal of a touch. Minus infinity if a touch is due at once."""
+    ended: Ended | None
+    """None once the connection has gone."""
+    resume: Callable[[], None] | None = None
+    """Resumes requests that wait for a touch. None if none wait."""
+    doomed: float = -math.inf
+    """Time of the last proposal of an expiry: only a touch that was proposed later proves that it
+    has failed."""
+
+    @classmethod
+    def attached(cls, generation: int, timeout: float, proposed: float, now: float, ended: Ended) -> _Own:
+        """A session as of its `Attached`.
+
+        That command may be late: its client has given this server up, and is with another one, which
+        answers for `TRUST` after the move. So a session that has moved gets as long as other servers
+        would give it, until its client says something here.
+        """
+        elsewhere = timeout * (OTHERS - 1) if generation > 1 else 0.0
+        return cls(generation, timeout, now, now + elsewhere, proposed, proposed, ended)
+
+    def is_safe(self, now: float) -> bool:
+        """True if no expiry can have been applied anywhere by now."""
+        return self.reported > self.doomed and now - self.reported <= self.timeout * TRUST
 
 
 @attrs.define(eq=False)
 class SessionExpiry:
-    """Sessions of this server's connections, and the commands that follow from their silence or
-    signs of life."""
+    """Sessions of this server's connections and of others, and the commands that follow from their
+    silence or signs of life. All times are seconds of this replica's monotonic clock."""
 
     _tree: Tree
     _random: random.Random
+    pause: float = attrs.field(default=TICK_SECONDS, init=False)
+    """Seconds until the next call of `tick`."""
     _noted: dict[int, _Noted] = attrs.field(factory=dict, init=False)
     _touched: dict[int, None] = attrs.field(factory=dict, init=False)
     """Sessions touched by applied commands since the last tick."""
-    _heard: dict[int, None] = attrs.field(factory=dict, init=False)
-    """Sessions heard by connections of this server and not proposed as touches yet."""
-    _attached: dict[int, tuple[int, Ended]] = attrs.field(factory=dict, init=False)
-    _ticked: float | None = attrs.field(default=None, init=False)
+    _own: dict[int, _Own] = attrs.field(factory=dict, init=False)
+    _ticked: float = attrs.field(default=-math.inf, init=False)
 
     # -- what connections say -------------------------------------------------------------------------------------------
 
-    def attach(self, session: int, generation: int, ended: Ended) -> None:
+    def attach(self, session: int, generation: int, ended: Ended, *, proposed: float, now: float) -> None:
         """Attach the session to a connection of this server. A former connection, if any, gets
         SESSION_MOVED.
 
-        Call it with the fields of `Attached` as soon as they are known. If they are out of date
-        already, `ended` is called at once.
+        Call it with the fields of `Attached` as soon as they are known. If they are out of date already,
+        `ended` is called at once.
+
+        Args:
+            session: the session.
+            generation: as `Attached` has it.
+            ended: called when the session is over or attached anew.
+            proposed: time at which the command was proposed that has brought `Attached` about.
+            now: the time of this call.
         """
         self._tell(session, Error.SESSION_MOVED)
         record = self._tree.session(session)
         if record is None or record.generation != generation:
             ended(Error.SESSION_EXPIRED if record is None else Error.SESSION_MOVED)
         else:
-            self._attached[session] = generation, ended
+            self._own[session] = _Own.attached(generation, record.timeout_ms / 1000, proposed, now, ended)
 
     def detach(self, session: int, generation: int) -> None:
         """Detach the session from its connection, without a notification. The session goes on until
         it expires."""
-        if session in self._attached and self._attached[session][0] == generation:
-            del self._attached[session]
+        own = self._own.get(session)
+        if own is not None and own.generation == generation:
+            own.ended = own.resume = None
 
-    def heard(self, session: int) -> None:
-        """Note a sign of life of the client. Nearly free; replicas hear of it once in a third of
-        the timeout."""
-        self._heard[session] = None
+    def heard(self, session: int, now: float) -> None:
+        """Note a sign of life of the client."""
+        own = self._own.get(session)
+        if own is not None and now > own.since:
+            own.heard = now
+
+    def admits(self, session: int, now: float, resume: Callable[[], None]) -> bool:
+        """True if requests of an attached session may be answered without the log. If not, `resume`
+        is called once they may, unless the session is over by then or detached."""
+        own = self._own.get(session)
+        if own is None:
+            return False
+        if own.is_safe(now):
+            return True
+        own.resume, own.asked = resume, -math.inf
+        return False
 
     # -- what was applied -----------------------------------------------------------------------------------------------
 
@@ -109,7 +198,9 @@ class SessionExpiry:
         """Load the sessions from the store; all of them count anew."""
         self._noted.clear()
         self._touched = dict.fromkeys(self._tree.sessions())
-        self._ticked = None
+        self._ticked = -math.inf
+        for session in self._own.keys() - self._touched.keys():
+            self._tell(session, Error.SESSION_EXPIRED)
 
     def applied(self, result: Result) -> None:
         """Take in one applied command. Called in order of zxids."""
@@ -118,42 +209,55 @@ class SessionExpiry:
         value = result.value
         if isinstance(value, Attached):
             self._noted.pop(value.session, None)  # its timeout may have changed
-            if value.session in self._attached and self._attached[value.session][0] < value.generation:
+            if value.session in self._own and self._own[value.session].generation < value.generation:
                 self._tell(value.session, Error.SESSION_MOVED)
         for session in result.ended:
             self._noted.pop(session, None)
             self._touched.pop(session, None)
-            self._heard.pop(session, None)
             self._tell(session, Error.SESSION_EXPIRED)
 
+    def confirm(self, touch: Touch, proposed: float) -> None:
+        """Note that a touch which `tick` returned at `proposed` has been applied."""
+        for session in touch.sessions:
+            own = self._own.get(session)
+            if own is not None:
+                own.reported = max(own.reported, proposed)
+                resume, own.resume = own.resume, None
+                if resume is not None:
+                    resume()
+
     def _tell(self, session: int, error: Error) -> None:
-        attachment = self._attached.pop(session, None)
-        if attachment is not None:
-            attachment[1](error)
+        own = self._own.pop(session, None)
+        if own is not None and own.ended is not None:
+            own.ended(error)
 
     # -- what follows ---------------------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> list[Touch | ExpireSessions]:
-        """Commands to propose. Call it about once in `TICK_SECONDS`, and always right after a
-        `sync`."""
-        gap = 0.0 if self._ticked is None else now - self._ticked
-        self._ticked = now
-        for session in [*self._touched, *self._unheard(gap)]:
+        """Commands to propose. Call it each `pause` seconds, and always right after a `sync`."""
+        gap, self._ticked = now - self._ticked, now
+        for session in self._touched:
             self._note(session, now)
         self._touched.clear()
+        self._count_anew(gap, now)
+        expiries = self._pieces([*self._due_own_expiries(now), *self._due_other_expiries(now)], EXPIRIES_MAX)
         touches = self._pieces(self._due_touches(now), TOUCHES_MAX)
-        expiries = self._pieces(self._due_expiries(now), EXPIRIES_MAX)
+        self.pause = self._next_pause(now)
         return [
             *(Touch(sessions) for sessions in touches),
             *(ExpireSessions(tuple((each, self._touches(each)) for each in sessions)) for sessions in expiries),
         ]
 
-    def _unheard(self, gap: float) -> list[int]:
-        """Sessions that must count anew: after so long a gap between ticks their silence proves
-        nothing."""
+    def _count_anew(self, gap: float, now: float) -> None:
+        """Restart the time of sessions whose silence proves nothing after so long a gap between ticks."""
         if gap <= 2 * TICK_SECONDS:
-            return []
-        return [session for session, noted in self._noted.items() if gap > min(ABSENT_SECONDS, _blink(noted.timeout))]
+            return
+        for noted in self._noted.values():
+            if gap > _blink(noted.timeout):
+                noted.since = now
+        for own in self._own.values():
+            if gap > _blink(own.timeout):
+                own.heard = max(own.heard, now)
 
     def _note(self, session: int, now: float) -> None:
         noted = self._noted.get(session)
@@ -162,33 +266,48 @@ class SessionExpiry:
             return
         record = self._tree.session(session)
         if record is not None:
-            grace = TICK_SECONDS * (1 + 2 * self._random.random())
-            self._noted[session] = _Noted(record.timeout_ms / 1000, now, grace)
+            self._noted[session] = _Noted(record.timeout_ms / 1000, now, TICK_SECONDS * self._random.random())
 
     def _due_touches(self, now: float) -> list[int]:
-        """Sessions that were heard, and have had no touch for a third of their timeout. Clients
-        send something at least that often, so more touches would only cost."""
-        due = [
-            session
-            for session in self._heard
-            if (noted := self._noted.get(session)) is None or now - noted.since >= noted.timeout / 3
-        ]
-        for session in due:
-            del self._heard[session]
-        return [session for session in due if session in self._noted]
+        """Attached sessions that have to be touched again."""
+        due = []
+        for session, own in self._own.items():
+            if own.ended is not None and now - own.asked >= own.timeout * REPORT:
+                own.asked = now
+                due.append(session)
+        return due
 
-    def _due_expiries(self, now: float) -> list[int]:
+    def _due_own_expiries(self, now: float) -> list[int]:
+        """Own sessions whose clients have not been heard for the timeout."""
+        due = []
+        for session, own in self._own.items():
+            if now - own.heard >= own.timeout:
+                own.heard = now - own.timeout + PATIENCE_SECONDS
+                own.doomed = own.asked = now
+                due.append(session)
+        return due
+
+    def _due_other_expiries(self, now: float) -> list[int]:
+        """Sessions that no server has reported for so long that their own server must be gone."""
         due = []
         for session, noted in self._noted.items():
-            grace = 0.0 if session in self._attached else noted.grace
-            if now - noted.since > noted.timeout + grace and session not in self._heard:
+            over = noted.since + noted.timeout * OTHERS + noted.stagger
+            if now > over and session not in self._own:
+                noted.since += now - over + PATIENCE_SECONDS
                 due.append(session)
-                noted.since = now - noted.timeout - grace + PATIENCE_SECONDS
         return due
+
+    def _next_pause(self, now: float) -> float:
+        """Until the next own session may be over, and often enough for touches."""
+        pause = TICK_SECONDS
+        for own in self._own.values():
+            left = own.heard + own.timeout - now
+            pause = min(pause, left, own.timeout / TICKS)
+        return max(pause, LOOK_SECONDS_MIN)
 
     def _touches(self, session: int) -> int:
         record = self._tree.session(session)
-        assert record is not None, "a session that is over is not noted"
+        assert record is not None, "a session that is over is neither noted nor own"
         return record.touches
 
     @staticmethod
@@ -198,10 +317,9 @@ class SessionExpiry:
     @property
     def attached(self) -> int:
         """Number of sessions that connections of this server serve."""
-        return len(self._attached)
+        return sum(own.ended is not None for own in self._own.values())
 
 
 def _blink(timeout: float) -> float:
-    """Longest gap in seconds between two ticks that still lets a client with a short timeout be
-    heard; at least two ticks."""
-    return max(timeout / 2, TICK_SECONDS) + TICK_SECONDS
+    """Longest gap in seconds between two ticks that still lets a client be heard: at least two ticks."""
+    return min(ABSENT_SECONDS, max(timeout / 2, TICK_SECONDS) + TICK_SECONDS)

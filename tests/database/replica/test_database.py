@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 import trio
@@ -103,6 +104,15 @@ async def test_watches_of_a_client_that_comes_back(autojump_clock: MockClock) ->
         assert watcher.take() == [(DATA, "/same"), (CREATED, "/none"), (CHILDREN, "/same"), (CREATED, "/p")]
 
 
+def _now() -> dict[str, float]:
+    """The times of a command that is applied as soon as it is proposed."""
+    return {"proposed": trio.current_time(), "now": trio.current_time()}
+
+
+def _note(told: list[tuple[int, Error]], session: int, error: Error) -> None:
+    told.append((session, error))
+
+
 async def test_a_silent_session_expires_on_every_replica(autojump_clock: MockClock) -> None:
     """One that is heard of at its server lives on, also as the others see it."""
     async with databases() as r, trio.open_nursery() as nursery:
@@ -112,10 +122,11 @@ async def test_a_silent_session_expires_on_every_replica(autojump_clock: MockClo
         told: list[tuple[int, Error]] = []
         for session in (1, 2):
             assert (await one.proposals.execute(CreateSession(session, b"", 4000))).error is Error.OK
-            one.expiry.attach(session, 1, lambda error, session=session: told.append((session, error)))  # type: ignore[misc]
+            ended = partial(_note, told, session)
+            one.expiry.attach(session, 1, ended, **_now())
             await one.proposals.execute(Create(f"/e{session}", b"", mode=Mode.EPHEMERAL), Origin(session, 1))
         for _ in range(12):
-            one.expiry.heard(2)
+            one.expiry.heard(2, trio.current_time())
             await trio.sleep(1)
         assert told == [(1, Error.SESSION_EXPIRED)]
         assert list(two.tree.sessions()) == [2]
@@ -132,7 +143,7 @@ async def test_the_sessions_of_a_server_that_died_expire_as_well(autojump_clock:
         two = of(await r.start(2))
         await nursery.start(two.run)
         await of(first).proposals.execute(CreateSession(1, b"", 4000))
-        of(first).expiry.attach(1, 1, lambda error: None)
+        of(first).expiry.attach(1, 1, lambda error: None, **_now())
         await first.crash()
         await trio.sleep(4)
         assert list(two.tree.sessions()) == [1]
@@ -147,7 +158,7 @@ async def test_while_the_log_cannot_be_asked_nobody_expires(autojump_clock: Mock
         one = of(await r.start(1))
         await nursery.start(one.run)
         await one.proposals.execute(CreateSession(1, b"", 4000))
-        one.expiry.attach(1, 1, lambda error: None)
+        one.expiry.attach(1, 1, lambda error: None, **_now())
         r.provider.tail_seconds = 60.0
         await trio.sleep(90)
         r.provider.tail_seconds = 0.0
@@ -190,7 +201,7 @@ async def test_figures(autojump_clock: MockClock) -> None:
     async with databases() as r:
         one = of(await r.start())
         await one.proposals.execute(CreateSession(5, b"", 4000))
-        one.expiry.attach(5, 1, lambda error: None)
+        one.expiry.attach(5, 1, lambda error: None, **_now())
         await one.proposals.execute(Create("/e", b"123", mode=Mode.EPHEMERAL), Origin(5, 1))
         one.watches.data.add("/e", Recorder())
         assert {family.name.removeprefix("virtuallog_database_"): family.samples[0].value for family in one.metrics()} == {

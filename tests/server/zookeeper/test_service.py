@@ -42,6 +42,7 @@ async def serviced(settings: ZooKeeperSettings = SETTINGS) -> AsyncIterator[Worl
     service = ZooKeeperService(database, settings, clock, random.Random(2), node=1, listen="127.0.0.1:7001")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(log.run)
+        await nursery.start(database.run)
         await nursery.start(service.run)
         world = World(service.server, log, nursery)
         await world.settled()

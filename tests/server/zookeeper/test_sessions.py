@@ -8,8 +8,10 @@ from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 from tests.server.zookeeper.world import World, created, served, watched
 from virtuallog.contract.errors import StorageError, UnavailableError
 from virtuallog.testing.logs import capture_logs
+from virtuallog_database.engines.core.entry import Entry
 from virtuallog_database.replica.command_proposals import SERVER
-from virtuallog_database.tree.commands import ExpireSessions
+from virtuallog_database.tree import command_codec
+from virtuallog_database.tree.commands import Command, ExpireSessions
 from virtuallog_server.config.zookeeper_settings import ZooKeeperSettings
 from virtuallog_server.zookeeper.admin.facts import ServerFacts
 from virtuallog_server.zookeeper.admin.four_letter_words import FourLetterWords
@@ -179,13 +181,53 @@ async def test_who_says_nothing_at_all_is_closed(autojump_clock: MockClock) -> N
         assert await silent.closed() == b""
 
 
-async def test_what_is_heard_of_a_session_is_told_to_the_database() -> None:
+async def test_what_is_heard_of_a_session_is_told_to_the_database(autojump_clock: MockClock) -> None:
     """A ping changes nothing in the log by itself, but keeps the session alive."""
     async with served() as world:
-        client = await world.client()
-        world.server.database.expiry._heard.clear()
-        await client.call(11, xid=-2)
-        assert client.session in world.server.database.expiry._heard
+        client, tree = await world.client(timeout_ms=4_000), world.server.database.tree
+        for _ in range(4):
+            await world.server.clock.sleep(3.5)
+            await client.call(11, xid=-2)
+        await world.server.clock.sleep(3.5)
+        assert tree.session(client.session) is not None
+        await world.server.clock.sleep(1)
+        assert tree.session(client.session) is None
+
+
+async def test_a_server_without_the_log_answers_for_a_third_of_the_timeout(autojump_clock: MockClock) -> None:
+    """Then the session may be over, as others see it. Reads and pings wait until the log has been told that the
+    client lives."""
+    async with served() as world:
+        client = await world.client(timeout_ms=12_000)
+        world.log.held = True
+        await world.server.clock.sleep(3.5)
+        assert (await client.call(11, xid=-2)).error == 0
+        await world.server.clock.sleep(1)
+        ping, read = await client.send(11, xid=-2), await client.send(3, watched("/", False))
+        with world.server.clock.timeout(4) as waiting:
+            await client.frame()
+        assert waiting.cancelled_caught
+        world.log.held = False
+        world.log._arrived.set()
+        assert [(await client.reply()).xid for _ in range(2)] == [ping, read]
+
+
+async def test_a_request_that_waits_learns_that_its_session_is_over(autojump_clock: MockClock) -> None:
+    """Another server has expired it meanwhile: nothing is answered any more."""
+    async with served() as world:
+        client = await world.client(timeout_ms=4_000)
+        world.log.held = True
+        await world.server.clock.sleep(3)
+        await client.send(11, xid=-2)
+        await world.settled()
+        record = world.server.database.tree.session(client.session)
+        assert record is not None
+        expiry = ExpireSessions(((client.session, record.touches),))
+        payload = command_codec.encode(Command(expiry, SERVER, 0))
+        world.log.waiting.insert(0, (Entry(payload), lambda outcome: None))
+        world.log.held = False
+        world.log._arrived.set()
+        assert await client.closed() == b""
 
 
 class Doorman:

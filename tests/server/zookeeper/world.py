@@ -139,6 +139,7 @@ async def served(
     server = ZooKeeperServer(database, settings or ZooKeeperSettings(), clock, random.Random(2), node=1, hooks=hooks)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(log.run)
+        await nursery.start(database.run)
         await nursery.start(server.run)
         yield World(server, log, nursery)
         nursery.cancel_scope.cancel()

@@ -42,6 +42,7 @@ from virtuallog_simulation.workload.database.requests import (
     GetChildren,
     GetData,
     Granted,
+    Ping,
     SetWatches,
     Sync,
     Transaction,
@@ -306,13 +307,18 @@ def test_watches_that_come_back(zelos: Zelos) -> None:
 # -- sessions -------------------------------------------------------------------------------------------------------
 
 
-def test_a_session_ends_once_its_timeout_is_over(zelos: Zelos) -> None:
-    """Since the log has last heard of it; its ephemerals go with it."""
-    zelos.write(Create("/a/e", b"", mode=Mode.EPHEMERAL))
-    zelos.time = 3.0
-    zelos.commit(Touch((SESSION,)), session=0)
-    zelos.time = 7.5
+def expire(zelos: Zelos) -> None:
     zelos.commit(ExpireSessions(((SESSION, zelos.model.sessions[SESSION].touches),)), session=0)
+
+
+def test_a_session_ends_once_its_timeout_is_over(zelos: Zelos) -> None:
+    """Since its client was answered last, not since the log has last heard of it; its ephemerals go
+    with it."""
+    zelos.write(Create("/a/e", b"", mode=Mode.EPHEMERAL))
+    zelos.time = 3.5
+    zelos.commit(Touch((SESSION,)), session=0)
+    zelos.time = 4.5
+    expire(zelos)
     zelos.history.observed("client", Connect(2, SESSION, 0, TIMEOUT_MS), Granted(0, 0, b""))
 
     assert zelos.objections() == set()
@@ -320,21 +326,31 @@ def test_a_session_ends_once_its_timeout_is_over(zelos: Zelos) -> None:
 
 
 def test_a_session_that_ends_too_early(zelos: Zelos) -> None:
-    """Three seconds after it was heard of."""
-    zelos.time = 3.0
-    zelos.commit(ExpireSessions(((SESSION, zelos.model.sessions[SESSION].touches),)), session=0)
-
-    assert zelos.objections() == {"sessions end in time", "clients are heard"}
-
-
-def test_a_session_that_only_pinged_and_was_told_to_nobody(zelos: Zelos) -> None:
-    """Servers pass on what they hear."""
+    """Three seconds after a read was answered that only its own server knew of."""
     zelos.time = 3.0
     zelos.read(Exists("/a"))
     zelos.time = 6.0
-    zelos.commit(ExpireSessions(((SESSION, zelos.model.sessions[SESSION].touches),)), session=0)
+    expire(zelos)
 
-    assert zelos.objections() == {"clients are heard"}
+    assert zelos.objections() == {"sessions end in time"}
+
+
+def test_a_session_that_is_answered_on_after_its_end(zelos: Zelos) -> None:
+    """By a server that has been cut off."""
+    zelos.time = 4.5
+    expire(zelos)
+    zelos.time = 5.0
+    zelos.hear(Ping(), Answer(zelos.model.zxid, 0))
+
+    assert "sessions end in time" in zelos.objections()
+
+
+def test_a_session_that_ends_late(zelos: Zelos) -> None:
+    """With nothing in the way, its server knows when it heard the client."""
+    zelos.time = 5.5
+    expire(zelos)
+
+    assert zelos.objections() == {"sessions end soon"}
 
 
 def test_a_session_that_lives_on(zelos: Zelos) -> None:

@@ -93,6 +93,8 @@ class ClientSession:
     """True if the session belongs to this connection alone, and is not in the log."""
     _counted: bool = attrs.field(default=False, init=False)
     """True if its session was counted as an attempt; a login gives that back."""
+    _heard_at: float = attrs.field(default=0.0, init=False)
+    """Time of the last bytes that `SessionExpiry` knows of."""
     _heard_frames: int = attrs.field(default=0, init=False)
     _silent_seconds: float = attrs.field(default=0.0, init=False)
     _is_held_up: bool = attrs.field(default=False, init=False)
@@ -106,6 +108,7 @@ class ClientSession:
             house.hooks.words.is_word,
             self._on_output,
             partial(house.read_budget.admits, self._go_on),
+            self._may_take,
         )
         self.channel = Channel(self.connection, house.clock)
         self.operations = RequestHandler(
@@ -171,6 +174,8 @@ class ClientSession:
         if self.timeout_ms and standing is not (ServiceMode.READ_ONLY if self.is_local else ServiceMode.FULL):
             self.end(f"clients are served differently from now on: {standing.value}")
             return
+        if self._is_held_up and self._is_logged:  # its silence is our doing
+            self.house.database.expiry.heard(self.session, self.house.clock.monotonic())
         frames = self.connection.received_frames
         if frames != self._heard_frames or self._is_held_up or not self.timeout_ms:
             self._heard_frames, self._silent_seconds = frames, 0.0
@@ -233,11 +238,24 @@ class ClientSession:
         connection.pipeline.advance()
         for event in connection.requests():
             self._on_event(event)
-        self._is_held_up = not connection.has_room
+        self._is_held_up = not (connection.has_room and self._may_take())
         self.house.weigh(self)
-        if connection.received_frames != self._heard_frames and self.session and not self.is_local:
-            self.house.database.expiry.heard(self.session)
+        received_at = self.channel.received_at
+        if received_at != self._heard_at and self._is_logged:
+            self._heard_at = received_at
+            self.house.database.expiry.heard(self.session, received_at)
         return not self._is_held_up or connection.failure is not None
+
+    @property
+    def _is_logged(self) -> bool:
+        """True if there is a session, and it is in the log."""
+        return self.session != 0 and not self.is_local
+
+    def _may_take(self) -> bool:
+        """True if requests may be answered. A server that has not heard from the log for a while holds them: the session may be over."""
+        if not self._is_logged:
+            return True
+        return self.house.database.expiry.admits(self.session, self.house.clock.monotonic(), self._go_on)
 
     def _on_event(self, event: Event) -> None:
         """Handle an event. Raises nothing: an error here would end the server, with all of its connections."""
@@ -277,7 +295,10 @@ class ClientSession:
         self.connection.open(response)
         self.channel.kick()  # requests that have arrived meanwhile can be done now
         if not grant.is_local:
-            self.house.database.expiry.attach(grant.session, grant.generation, self._on_ended)
+            now = self.house.clock.monotonic()
+            self.house.database.expiry.attach(
+                grant.session, grant.generation, self._on_ended, proposed=grant.proposed_at, now=now
+            )
 
     def _on_login(self) -> None:
         if self._counted:
@@ -296,5 +317,5 @@ class ClientSession:
             self.connection.stop()
         database = self.house.database
         database.watches.remove_all(self)
-        if self.session and not self.is_local:
+        if self._is_logged:
             database.expiry.detach(self.session, self.operations.origin.generation)

@@ -28,7 +28,7 @@ from typing import Final, Protocol
 import attrs
 
 from virtuallog.contract.errors import VirtualLogError
-from virtuallog.contract.ports import Clock
+from virtuallog.contract.ports import Clock, Done
 from virtuallog_database.replica.database import Database
 from virtuallog_database.replica.session_ids import draw_local_id, draw_password, draw_session_id, is_local
 from virtuallog_database.tree.commands import PASSWORD_BYTES, Attach, CreateSession, Origin
@@ -75,6 +75,8 @@ class SessionGrant:
     password: bytes
     timeout_ms: int
     generation: int = 0
+    proposed_at: float = 0.0
+    """Time at which its command was proposed, in seconds of the server's monotonic clock."""
     is_local: bool = False
     """True if it belongs to this connection alone, and is not in the log."""
     counted: bool = False
@@ -116,6 +118,7 @@ class SessionSetup:
     _asked: ConnectRequest
     _counted: bool = attrs.field(default=False, init=False)
     """True if it was counted as an attempt."""
+    _proposed_at: float = attrs.field(default=0.0, init=False)
 
     def begin(self) -> None:
         """Decide on the connect request, and act."""
@@ -158,8 +161,7 @@ class SessionSetup:
 
     def _attach(self, session: int) -> None:
         password = self._asked.password
-        done = partial(self._attached, password)
-        self._host.database.proposals.submit(Attach(session, password, self._timeout_ms), Origin(), done)
+        self._submit(Attach(session, password, self._timeout_ms), partial(self._attached, password))
 
     def _create(self, draws: int) -> None:
         host = self._host
@@ -171,7 +173,11 @@ class SessionSetup:
             else:
                 self._attached(password, outcome)
 
-        host.database.proposals.submit(CreateSession(session, password, self._timeout_ms), Origin(), done)
+        self._submit(CreateSession(session, password, self._timeout_ms), done)
+
+    def _submit(self, operation: Attach | CreateSession, done: Done) -> None:
+        self._proposed_at = self._host.clock.monotonic()
+        self._host.database.proposals.submit(operation, Origin(), done)
 
     def _attached(self, password: bytes, outcome: Result | Exception) -> None:
         if isinstance(outcome, Result) and not outcome.error and self._counted and self._asked.session:
@@ -189,6 +195,7 @@ class SessionSetup:
                 password=password,
                 timeout_ms=attached.timeout_ms,
                 generation=attached.generation,
+                proposed_at=self._proposed_at,
                 counted=self._counted and not self._asked.session,
             )
             self._newcomer.admit(self._asked, grant)

@@ -72,6 +72,8 @@ class Connection:
     """Called when the outbox gets its first bytes."""
     _may_look: Callable[[], bool] = lambda: True
     """True if the tree may be read now. After a refusal the hook's owner calls `pipeline.advance`."""
+    _may_take: Callable[[], bool] = lambda: True
+    """True if received requests may be taken now. After a refusal the hook's owner calls `requests`."""
     outbox: Outbox = attrs.field(factory=Outbox, init=False)
     pipeline: Pipeline = attrs.field(init=False)
     phase: ConnectionPhase = attrs.field(default=ConnectionPhase.BEGUN, init=False)
@@ -112,7 +114,11 @@ class Connection:
         return self.requests()
 
     def requests(self) -> Iterator[Event]:
-        """Yield received requests that were not taken yet. Call it when there is room again, and once the session exists."""
+        """Yield received requests that were not taken yet. Call it when there is room again, once the session exists, and once
+        requests may be taken again.
+        """
+        if not self._may_take():
+            return
         try:
             while self.has_room and self.failure is None:
                 event = self._next_untrusted()
