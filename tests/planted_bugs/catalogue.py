@@ -13,6 +13,7 @@ from tests.planted_bugs.database import (
     database,
     leases,
     log_authorship,
+    session_expiry,
     session_floor,
     unauthorized_clients,
 )
@@ -53,6 +54,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *archive.MUTANTS,
     *database.MUTANTS,
     *leases.MUTANTS,
+    *session_expiry.MUTANTS,
     *unauthorized_clients.MUTANTS,
     *log_authorship.MUTANTS,
     *bounds.MUTANTS,

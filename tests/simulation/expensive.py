@@ -5,5 +5,5 @@ from __future__ import annotations
 from typing import Final
 
 EXPENSIVE: Final = frozenset({
-    "archive", "burden", "cluster", "comeback", "estranged", "intruders", "leased", "mixed", "operated", "rights", "strangers", "striped", "zelos",
+    "archive", "burden", "cluster", "comeback", "estranged", "expiring", "intruders", "leased", "mixed", "operated", "rights", "strangers", "striped", "zelos",
 })  # fmt: skip

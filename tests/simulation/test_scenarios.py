@@ -15,7 +15,7 @@ from virtuallog_simulation.scenarios.registry import all_scenarios
 
 SEEDS: Final = {
     "cluster": 60, "mixed": 15, "register": 40, "native": 40, "paxos": 30, "cancelled": 10, "wiped": 6, "zelos": 10,
-    "belated": 8, "burden": 8, "comeback": 4, "emptied": 8, "intruders": 4, "leased": 5, "operated": 8, "revived": 8, "rights": 5,
+    "belated": 8, "burden": 8, "comeback": 4, "emptied": 8, "expiring": 10, "intruders": 4, "leased": 5, "operated": 8, "revived": 8, "rights": 5,
     "strangers": 5,
 }  # fmt: skip
 """Seeds of a scenario for `make long`."""

@@ -184,7 +184,8 @@ class DatabaseClient:
     @asynccontextmanager
     async def session(self, timeout_seconds: float = 10.0) -> AsyncIterator[Session]:
         """A client with its own session, for ephemerals. They are deleted when the block ends, or
-        one timeout after the process has died.
+        one and a half timeouts after the process has died: its replica dies with it, and others wait
+        for longer.
 
         Raises:
             InvalidSettingError: the timeout is not between two seconds and a day.

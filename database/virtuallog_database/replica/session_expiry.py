@@ -19,7 +19,7 @@ only if no touch is before it in the log (`virtuallog_database.tree.session_oper
 * *A session that is attached here by a command which its client no longer waits for* lives on as if
   this server were another one (`_Own.attached`).
 * *Own sessions.* From the proposal of an expiry on, the server answers nothing on the session before
-  a later touch is applied. So whoever was answered was heard at most a timeout before the next proposal.
+  a later touch is applied. So a client that is answered has been heard since, or another expiry is at least a timeout away.
 * *Other servers.* Let a touch be proposed at b. Its server answers requests until b + `TRUST` at
   the latest, by its clock, however long it stands still or is cut off from the log. Others date
   the touch at b or later. They wait `OTHERS` = 1 + 1.5 * `TRUST` timeouts from then on, so no
@@ -269,12 +269,16 @@ class SessionExpiry:
             self._noted[session] = _Noted(record.timeout_ms / 1000, now, TICK_SECONDS * self._random.random())
 
     def _due_touches(self, now: float) -> list[int]:
-        """Attached sessions that have to be touched again."""
-        due = []
-        for session, own in self._own.items():
-            if own.ended is not None and now - own.asked >= own.timeout * REPORT:
-                own.asked = now
-                due.append(session)
+        """Attached sessions that have to be touched again. Once one has to, those that are halfway there
+        are added: so sessions that began at different moments soon share their commands."""
+        ages = [
+            (session, (now - own.asked) / own.timeout) for session, own in self._own.items() if own.ended is not None
+        ]
+        if all(age < REPORT for _, age in ages):
+            return []
+        due = [session for session, age in ages if age >= REPORT / 2]
+        for session in due:
+            self._own[session].asked = now
         return due
 
     def _due_own_expiries(self, now: float) -> list[int]:

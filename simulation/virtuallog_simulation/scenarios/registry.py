@@ -19,6 +19,7 @@ from virtuallog_simulation.scenarios.conformance import chain, clauses, faults
 from virtuallog_simulation.scenarios.database.access_control import STRANGERS
 from virtuallog_simulation.scenarios.database.append_guard import INTRUDERS
 from virtuallog_simulation.scenarios.database.command_cost import BURDEN
+from virtuallog_simulation.scenarios.database.expiring_sessions import EXPIRING
 from virtuallog_simulation.scenarios.database.late_copies import BELATED
 from virtuallog_simulation.scenarios.database.leases import LEASED
 from virtuallog_simulation.scenarios.database.load import DATABASE
@@ -91,6 +92,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         FORGETFUL,
         HALVES,
         LEASED,
+        EXPIRING,
         INTRUDERS,
         HOLLOW,
         LOADED,

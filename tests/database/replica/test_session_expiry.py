@@ -142,7 +142,7 @@ def test_a_session_ends_one_timeout_after_its_client_was_heard(
 
 
 def test_an_attached_session_is_touched_six_times_in_its_timeout(server: Server) -> None:
-    """Whatever its client sends: a touch for each of its messages would only cost."""
+    """Not more often if its client sends more: a touch for each of its messages would only cost."""
     server.open(timeout_ms=12_000)
     touches = 0
     for _ in range(48):
@@ -153,8 +153,20 @@ def test_an_attached_session_is_touched_six_times_in_its_timeout(server: Server)
     assert server.tick(2.0) == [], "a session without a connection is not reported"
 
 
+def test_sessions_share_their_touches(server: Server) -> None:
+    """Also those that began at different moments: an entry of the log for each would cost more."""
+    server.open(7, timeout_ms=12_000)
+    server.tick(1.0)
+    server.open(8, timeout_ms=12_000)
+    server.tick(0.5)
+    server.open(9, timeout_ms=12_000)
+    assert server.tick(0.5) == [Touch((7, 8))], "the last one is too young"
+    assert [server.tick(), server.tick()] == [[], [Touch((7, 8, 9))]]
+    assert [server.tick(), server.tick()] == [[], [Touch((7, 8, 9))]]
+
+
 def test_other_touches_are_of_no_account(server: Server) -> None:
-    """Whoever is not here, or is over, is passed over."""
+    """Sessions that are not here, or are over, are passed over."""
     server.do(Touch((7, 99)))
     assert server.tick() == []
     server.expiry.heard(99, server.now)
@@ -175,6 +187,7 @@ def test_a_session_that_was_attached_too_late_is_not_expired_for_that(server: Se
 
 
 def test_a_session_that_has_moved_here_ends_in_time_once_its_client_was_heard(server: Server) -> None:
+    """Then its client is with this server, and no other one answers it."""
     server.do(CreateSession(7, PASSWORD, 4000))
     server.attach(7, server.do(Attach(7, PASSWORD, 4000)).value.generation)
     server.tick(0.5)
@@ -232,6 +245,7 @@ def test_nothing_is_answered_beside_an_expiry(server: Server) -> None:
 
 
 def test_requests_that_wait_are_forgotten_with_their_connection(server: Server) -> None:
+    """A touch resumes nothing that has ended."""
     server.open()
     server.now += 3.0
     assert not server.answers()

@@ -1,4 +1,4 @@
-"""Bugs of the database: in sessions, watches, snapshots, trims, and in how entries are applied."""
+"""Bugs of the database: in watches, snapshots, trims, and in how entries are applied."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from virtuallog_database.engines.lease import LeaseEngine
 from virtuallog_database.engines.view_tracking import ViewTrackingEngine
 from virtuallog_database.ports import StoreReader
 from virtuallog_database.replica.database import Database
-from virtuallog_database.replica.session_expiry import PATIENCE_SECONDS, SessionExpiry
 from virtuallog_database.snapshots.policy import name_of
 from virtuallog_database.snapshots.snapshotter import AppliedProgress, Snapshotter
 from virtuallog_database.transaction import StoreTransaction
@@ -46,32 +45,6 @@ PUBLISHED: Final = "specs: ZooKeeper, section 3.4"
 
 
 # -- sessions -------------------------------------------------------------------------------------------------------
-
-
-@mutant(SessionExpiry._due_expiries, scenario="zelos", options=CALM, found_by=["sessions end in time"])
-def sessions_are_given_half_their_time(self: SessionExpiry, now: float) -> list[int]:
-    """A timeout in seconds is taken for twice what it is."""
-    due = []
-    for session, noted in self._noted.items():
-        if now - noted.since > noted.timeout / 2 and session not in self._heard:
-            due.append(session)
-            noted.since = now - noted.timeout + PATIENCE_SECONDS
-    return due
-
-
-@mutant(SessionExpiry.heard, scenario="zelos", options=CALM, found_by=["clients are heard"])
-def pings_are_told_to_nobody(self: SessionExpiry, session: int) -> None:
-    """Only commands keep a session alive."""
-
-
-@mutant(SessionExpiry._due_expiries, scenario="zelos", options=CALM, found_by=["sessions do not live on"])
-def sessions_of_others_are_left_to_them(self: SessionExpiry, now: float) -> list[int]:
-    """A server looks after the sessions that are attached to it. Those whose server they have left live for ever."""
-    return [
-        session
-        for session, noted in self._noted.items()
-        if session in self._attached and now - noted.since > noted.timeout
-    ]
 
 
 @mutant(session_operations._end, scenario="zelos", options=CALM, found_by=[*MODEL, *WATCHES, "commands once"])

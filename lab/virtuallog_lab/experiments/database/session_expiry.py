@@ -58,7 +58,7 @@ time.sleep(3600)
 
 @attrs.frozen(kw_only=True)
 class ExpiryPlan:
-    """What is measured."""
+    """Options of a measurement."""
 
     timeouts: Sequence[float]
     """Session timeouts in seconds."""
@@ -161,7 +161,7 @@ def report(machine: Machine, plan: ExpiryPlan, lives: dict[float, list[float]]) 
     return Report(
         title="From the death of a client to the end of its ephemerals",
         machine=machine,
-        tables=[Table("From kill -9 to the deletion, as another session is told", columns, rows)],
+        tables=[Table("From kill -9 to the deletion, as another session sees it", columns, rows)],
         plain={"lives": {f"{timeout:g}": found for timeout, found in lives.items()}},
         verdict="all ephemerals have gone",
     )

@@ -32,7 +32,7 @@ and a tail check, during a swap."""
 
 @attrs.define
 class _Told:
-    """What the client of one session did."""
+    """Requests and handshakes of the client of one session."""
 
     answered: list[Told] = attrs.field(factory=list)
     sent: list[Told] = attrs.field(factory=list)
