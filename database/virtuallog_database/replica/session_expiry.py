@@ -67,6 +67,9 @@ TRUST: Final = 1 / 3
 make other servers wait for longer, less would cost more touches."""
 OTHERS: Final = 1.5
 """Timeouts without a touch after which other servers than the session's own propose its expiry."""
+STAGGER: Final = 0.1
+"""Most of a timeout, as a share, for which a replica waits longer than that, so that one of them
+proposes the expiry for all."""
 ABSENT_SECONDS: Final = 3 * TICK_SECONDS
 """Longest gap between two ticks; after a longer one all sessions count anew. Sessions with a
 timeout below four seconds count anew earlier (`_blink`)."""
@@ -235,11 +238,11 @@ class SessionExpiry:
 
     def tick(self, now: float) -> list[Touch | ExpireSessions]:
         """Commands to propose. Call it each `pause` seconds, and always right after a `sync`."""
-        gap, self._ticked = now - self._ticked, now
+        former, self._ticked = self._ticked, now
         for session in self._touched:
             self._note(session, now)
         self._touched.clear()
-        self._count_anew(gap, now)
+        self._count_anew(former, now)
         expiries = self._pieces([*self._due_own_expiries(now), *self._due_other_expiries(now)], EXPIRIES_MAX)
         touches = self._pieces(self._due_touches(now), TOUCHES_MAX)
         self.pause = self._next_pause(now)
@@ -248,15 +251,15 @@ class SessionExpiry:
             *(ExpireSessions(tuple((each, self._touches(each)) for each in sessions)) for sessions in expiries),
         ]
 
-    def _count_anew(self, gap: float, now: float) -> None:
-        """Restart the time of sessions whose silence proves nothing after so long a gap between ticks."""
-        if gap <= 2 * TICK_SECONDS:
+    def _count_anew(self, former: float, now: float) -> None:
+        """Restart the time of sessions whose silence proves nothing, as the former tick was too long ago."""
+        if now - former <= 2 * TICK_SECONDS:
             return
         for noted in self._noted.values():
-            if gap > _blink(noted.timeout):
+            if now - former > _blink(noted.timeout):
                 noted.since = now
         for own in self._own.values():
-            if gap > _blink(own.timeout):
+            if now - max(former, own.since) > _blink(own.timeout):
                 own.heard = max(own.heard, now)
 
     def _note(self, session: int, now: float) -> None:
@@ -266,7 +269,8 @@ class SessionExpiry:
             return
         record = self._tree.session(session)
         if record is not None:
-            self._noted[session] = _Noted(record.timeout_ms / 1000, now, TICK_SECONDS * self._random.random())
+            timeout = record.timeout_ms / 1000
+            self._noted[session] = _Noted(timeout, now, timeout * STAGGER * self._random.random())
 
     def _due_touches(self, now: float) -> list[int]:
         """Attached sessions that have to be touched again. Once one has to, those that are halfway there

@@ -51,7 +51,7 @@ STUTTER_SECONDS: Final = (0.2, 2.5)
 STUTTERS: Final = (2, 4)
 AWAKE_SECONDS: Final = (0.001, 0.2)
 """Between two such stops: enough to answer, and often not enough to report."""
-LATE_SECONDS: Final = (0.1, 1.5)
+LATE_SECONDS: Final = (0.3, 2.0)
 """Delay in seconds of what one server hears of the others."""
 BETWEEN_SECONDS: Final = (0.3, 2.0)
 READ_SECONDS: Final = 1.5
@@ -174,7 +174,7 @@ _EPISODES: Final[Sequence[tuple[float, Callable[[_Run, NodeId], Awaitable[None]]
     (3, _Run.isolate),
     (2, _Run.pause),
     (3, _Run.stutter),
-    (2, _Run.delay),
+    (3, _Run.delay),
     (1, _Run.restart),
     (1, _Run.swap),
 )
