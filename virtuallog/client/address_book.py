@@ -73,12 +73,12 @@ class AddressBook:
             UnavailableError: neither the register nor the seeds know the node; or no data directory
                 has its place now. The former one may still be there, and answer as before.
         """
-        peer = self._peers.get(node)
-        if peer is None:
+        try:
+            return self._peers[node]
+        except KeyError:
             if self._register is not None and node in self._register.nodes:
-                raise UnavailableError(f"node {node} is expected: no data directory has taken its place yet")
-            raise UnavailableError(f"no address of node {node} is known")
-        return peer
+                raise UnavailableError(f"node {node} is expected: no data directory has taken its place yet") from None
+            raise UnavailableError(f"no address of node {node} is known") from None
 
     def _peer(self, register: Register, node: NodeId, entry: NodeEntry) -> Peer:
         expected = attrs.evolve(self._stranger(node), cluster=register.cluster, store_id=entry.store_id)

@@ -125,7 +125,7 @@ class Batch:
             MalformedError: not a batch, or one of a later version.
             CorruptionError: a batch that does not match its checksum.
         """
-        if len(blob) < _ENDS or len(blob) > BATCH_BYTES_MAX:
+        if not _ENDS <= len(blob) <= BATCH_BYTES_MAX:
             raise MalformedError(f"a batch of {len(blob)} bytes")
         magic, version, flags, checksum = _PREFIX.unpack_from(blob)
         if magic != _MAGIC or version != _VERSION or flags:
@@ -141,7 +141,8 @@ class Batch:
         # ends.
         if payloads_start + ends[-1] != len(blob) or ends != sorted(ends):
             raise MalformedError("the entries of a batch do not add up to its size")
-        _unpack_headers_untrusted(blob[payloads_start - headers_bytes : payloads_start])
+        if headers_bytes:
+            _unpack_headers_untrusted(blob[payloads_start - headers_bytes : payloads_start])
         return cls(blob, SessionId(session), first_sequence, count, headers_bytes)
 
     @property

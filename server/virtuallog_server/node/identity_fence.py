@@ -185,7 +185,7 @@ class FencedServices:
         timeout_seconds: float,
     ) -> None:
         """`ports.Services.post`."""
-        refusal = self._fence.refusal_of(node, request)
+        refusal = self._fence.refusal and self._fence.refusal_of(node, request)
         if refusal is None:
             self._services.post(node, request, done, timeout_seconds)
         else:
