@@ -222,7 +222,7 @@ class WriteAheadLog:
     def _free_bytes(self) -> int:
         """Bytes left for records: in the active segment and the spare."""
         active = self._writer.segment.room if self._writer.segment is not None else 0
-        return active + (self._settings.segment_bytes if self._segment_files.has_spare else 0)
+        return active + (self._settings.segment_bytes if self._segment_files.spare is not None else 0)
 
     def _files_changed(self) -> None:
         self._writer.wake()

@@ -41,11 +41,12 @@ class SegmentFiles:
         self.full = False
         """True if the last attempt to make a spare found no room; stays until one succeeds."""
         self.failure: StorageError | None = None
+        self.spare = recovered.spare
+        """File for the next segment; None while there is none."""
         self._storage = storage
         self._settings = settings
         self._changed = changed
         self._sizes = dict(recovered.sizes)
-        self._spare = recovered.spare
         self._next_sequence = recovered.next_sequence
         self._first = min(self._sizes, default=self._next_sequence)
         self._retry = False
@@ -74,16 +75,12 @@ class SegmentFiles:
     @property
     def bytes(self) -> int:
         """Bytes of all files, the spare and those that wait for deletion included."""
-        return sum(self._sizes.values()) + (self._spare.size if self._spare is not None else 0)
-
-    @property
-    def has_spare(self) -> bool:
-        return self._spare is not None
+        return sum(self._sizes.values()) + (self.spare.size if self.spare is not None else 0)
 
     def take_spare(self) -> tuple[int, File]:
         """Begin the next segment in the spare; another one is made when `make_spare` is called."""
-        assert self._spare is not None
-        sequence, file, self._spare = self._next_sequence, self._spare, None
+        assert self.spare is not None
+        sequence, file, self.spare = self._next_sequence, self.spare, None
         self._next_sequence += 1
         self._sizes[sequence] = file.size
         self._open[sequence] = file
@@ -111,7 +108,7 @@ class SegmentFiles:
                 if oldest < self._first:
                     await self._delete(oldest)
                     self._retry = True
-                elif self._spare is None and (self._retry or not self.full):
+                elif self.spare is None and (self._retry or not self.full):
                     await self._create_spare()
                 else:
                     await self._work.park()
@@ -122,7 +119,7 @@ class SegmentFiles:
     async def _create_spare(self) -> None:
         self._retry = False
         try:
-            self._spare = await self._storage.create(fmt.name_of(self._next_sequence), self._settings.segment_bytes)
+            self.spare = await self._storage.create(fmt.name_of(self._next_sequence), self._settings.segment_bytes)
         except DiskFullError:
             self.full = True
         else:

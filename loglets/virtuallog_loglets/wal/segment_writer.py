@@ -131,10 +131,11 @@ class SegmentWriter:
 
     def _room(self, *, essential: bool) -> int:
         """Bytes of the active segment that such records may take."""
-        if self.segment is None:
+        segment = self.segment
+        if segment is None:
             return 0
-        reserved = 0 if essential or self._segment_files.has_spare else self._settings.headroom_bytes
-        return self.segment.room - reserved
+        reserved = 0 if essential or self._segment_files.spare is not None else self._settings.headroom_bytes
+        return segment.limit - segment.end - reserved
 
     async def run(self, snapshot: Callable[[], Sequence[WalRecord]]) -> StorageError:
         """Begin segments until the disk fails; then answer all appends with that error, and return it.
@@ -171,7 +172,7 @@ class SegmentWriter:
                 raise self._segment_files.failure
             if not self._queue or self._first_fits:
                 return
-            if self._segment_files.has_spare:
+            if self._segment_files.spare is not None:
                 await self._roll(snapshot)
             elif self._segment_files.full:
                 self._refuse_first()
@@ -221,15 +222,17 @@ class SegmentWriter:
             _BEGUN.reached()
             self._segment_files.make_spare()
         segment.group_synced()
-        self.groups += 1
-        self.syncs += 1
-        records = segment.records - group.records
-        self.records += records
-        self._meter.synced(records, segment.synced - group.offset, self._now() - group.since)
+        seconds = self._now() - group.since
         for done, addresses in group.callbacks:
             done(addresses)
         self._may_begin = True
         self._go_on()
+        # behind the answers and the next group
+        self.groups += 1
+        self.syncs += 1
+        records = segment.records - group.records
+        self.records += records
+        self._meter.synced(records, segment.synced - group.offset, seconds)
 
     def _fail(self, group: _Group, failure: VirtualLogError) -> None:
         assert self._file is not None

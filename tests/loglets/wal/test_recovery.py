@@ -265,7 +265,7 @@ async def test_a_missing_segment_is_corruption(bed: Bed) -> None:
     """In the middle, and before a spare that is all that is left."""
     async with running(bed.mount()) as user:
         await put_data(user, *[bytes(700)] * 30)
-        await until(lambda: user.wal._segment_files.has_spare)
+        await until(lambda: user.wal._segment_files.spare is not None)
     bed.unmount()
     names = bed.names()
     assert len(names) >= 4

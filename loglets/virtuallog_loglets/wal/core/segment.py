@@ -31,6 +31,15 @@ class Segment:
     synced: int
     records: int
     """Number of records below `end`."""
+    limit: int = attrs.field(init=False)
+    """One past the last byte for records."""
+    _salt: int = attrs.field(init=False)
+    _base: int = attrs.field(init=False)
+    """Address of the first byte."""
+
+    def __attrs_post_init__(self) -> None:
+        self.limit = self.size - fmt.FOOTER_BYTES
+        self._salt, self._base = fmt.salt_of(self.sequence), address_of(self.sequence, 0)
 
     @classmethod
     def begin(cls, sequence: int, size: int, snapshot: Sequence[WalRecord]) -> tuple[Segment, list[bytes]]:
@@ -44,13 +53,12 @@ class Segment:
     @property
     def room(self) -> int:
         """Bytes left for records."""
-        return self.size - fmt.FOOTER_BYTES - self.end
+        return self.limit - self.end
 
     def encode(self, records: Sequence[WalRecord], chunks: list[bytes]) -> list[Address]:
         """Place `records` at the end: append their bytes to `chunks`, return their addresses."""
-        assert size_of(records) <= self.room
         fields, checksum = fmt.RECORD_FIELDS.pack, fmt.CHECKSUM.pack
-        salt, base, synced, end = fmt.salt_of(self.sequence), address_of(self.sequence, 0), self.synced, self.end
+        salt, base, synced, end = self._salt, self._base, self.synced, self.end
         addresses = []
         for record in records:
             payload = record.payload
@@ -62,6 +70,7 @@ class Segment:
             chunks += (header + checksum(crc32c(header, salt ^ end)), payload, *record.more)
             addresses.append(Address(base | end))
             end += fmt.RECORD_HEADER_BYTES + length
+        assert end <= self.limit, "the caller knows the room"
         self.end = end
         self.records += len(records)
         return addresses
@@ -73,4 +82,4 @@ class Segment:
     def footer(self) -> tuple[int, bytes]:
         """(offset, bytes) of the footer that closes the segment."""
         assert self.synced == self.end, "a segment is closed between groups"
-        return self.size - fmt.FOOTER_BYTES, fmt.footer(self.sequence, self.end, self.records)
+        return self.limit, fmt.footer(self.sequence, self.end, self.records)
