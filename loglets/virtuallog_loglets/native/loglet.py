@@ -78,7 +78,8 @@ class NativeLoglet:
         self._nearest = ReplicaOrder.of(self.config.servers, self._environment)
 
     async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
-        request = self._append(batch, opens, NO_EXPECTATION if expected_tail is None else expected_tail)
+        expected = NO_EXPECTATION if expected_tail is None else expected_tail
+        request = NativeAppend(segment=self.segment, batch=batch.blob, opens=opens, expected_tail=expected)
         try:
             reply = await self._environment.services.call(self.config.sequencer, request, APPEND_SECONDS)
         except VirtualLogError as error:
@@ -91,11 +92,8 @@ class NativeLoglet:
         def answered(outcome: NativeAppended | VirtualLogError) -> None:
             done(self._refused(outcome) if isinstance(outcome, VirtualLogError) else self._placed(batch, outcome))
 
-        request = self._append(batch, opens, NO_EXPECTATION)
+        request = NativeAppend(segment=self.segment, batch=batch.blob, opens=opens)
         self._environment.services.post(self.config.sequencer, request, answered, APPEND_SECONDS)
-
-    def _append(self, batch: Batch, opens: bool, expected_tail: int) -> NativeAppend:
-        return NativeAppend(segment=self.segment, batch=batch.blob, opens=opens, expected_tail=expected_tail)
 
     def _placed(self, batch: Batch, reply: NativeAppended) -> range:
         self._learn(reply.known_tail)

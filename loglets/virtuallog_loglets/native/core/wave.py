@@ -48,15 +48,15 @@ class Wave:
     segment: SegmentId
     first: int
     """Offset of the first entry."""
+    stop: int
+    """One past the offset of the last entry."""
     known_tail: int
     time_ms: int
-    entries: int
     batches: int
 
     @property
-    def stop(self) -> int:
-        """One past the offset of the last entry."""
-        return self.first + self.entries
+    def entries(self) -> int:
+        return self.stop - self.first
 
     def placed(self) -> Iterator[PlacedBatch]:
         """Batches at their offsets.
@@ -78,17 +78,23 @@ class Wave:
 
 def build(*, segment: SegmentId, first: int, known_tail: int, time_ms: int, batches: Sequence[Batch]) -> Wave:
     """Build the wave that places `batches` from offset `first` on."""
-    entries = sum(batch.count for batch in batches)
-    header = _HEADER.pack(segment.version, segment.attempt, first, known_tail, time_ms, entries, len(batches))
-    table = struct.pack(f"<{2 * len(batches)}I", *(n for batch in batches for n in (batch.count, len(batch.blob))))
-    parts = [header, table, *(batch.blob for batch in batches)]
+    entries = 0
+    table: list[int] = []
+    blobs: list[bytes] = []
+    for batch in batches:
+        entries += batch.count
+        table += (batch.count, len(batch.blob))
+        blobs.append(batch.blob)
+    count = len(blobs)
+    header = _HEADER.pack(segment.version, segment.attempt, first, known_tail, time_ms, entries, count)
+    parts = [header + struct.pack(f"<{2 * count}I", *table), *blobs]
     checksum = 0
     for part in parts:
         checksum = crc32c(part, checksum)
     blob = b"".join((_PREFIX.pack(_MAGIC, _VERSION, 0, checksum), *parts))
     return Wave(
-        blob=blob, checksum=checksum, segment=segment, first=first, known_tail=known_tail, time_ms=time_ms,
-        entries=entries, batches=len(batches),
+        blob=blob, checksum=checksum, segment=segment, first=first, stop=first + entries, known_tail=known_tail,
+        time_ms=time_ms, batches=count,
     )  # fmt: skip
 
 
@@ -100,19 +106,20 @@ def parse_untrusted(blob: bytes) -> Wave:
         MalformedError: not a wave, or one of a later version.
         CorruptionError: a wave whose bytes do not match its checksum.
     """
-    if len(blob) < _TABLE:
-        raise MalformedError(f"a wave of {len(blob)} bytes")
+    size = len(blob)
+    if size < _TABLE:
+        raise MalformedError(f"a wave of {size} bytes")
     magic, version, flags, checksum = _PREFIX.unpack_from(blob)
     if magic != _MAGIC or version != _VERSION or flags:
         raise MalformedError(f"not a wave of version {_VERSION}: starts with {bytes(blob[:4]).hex()}")
     if crc32c(memoryview(blob)[_START:]) != checksum:
         raise CorruptionError("a wave does not match its checksum")
     segment_version, attempt, first, known_tail, time_ms, entries, batches = _HEADER.unpack_from(blob, _START)
-    if not 0 < batches <= entries or _TABLE + 8 * batches > len(blob) or known_tail > first:
-        raise MalformedError(f"a wave of {len(blob)} bytes claims {batches} batches with {entries} entries")
+    if not 0 < batches <= entries or _TABLE + 8 * batches > size or known_tail > first:
+        raise MalformedError(f"a wave of {size} bytes claims {batches} batches with {entries} entries")
     if first + entries > POSITION_MAX:
         raise MalformedError(f"a wave of {entries} entries at offset {first}")
     return Wave(
-        blob=blob, checksum=checksum, segment=SegmentId(segment_version, attempt), first=first, known_tail=known_tail,
-        time_ms=time_ms, entries=entries, batches=batches,
+        blob=blob, checksum=checksum, segment=SegmentId(segment_version, attempt), first=first, stop=first + entries,
+        known_tail=known_tail, time_ms=time_ms, batches=batches,
     )  # fmt: skip

@@ -48,9 +48,9 @@ class WaveIndex:
 
     def add(self, wave: Wave, address: Address) -> None:
         """Add a wave behind all others."""
-        assert not self._firsts or wave.first >= self._stop(-1)
+        assert not self._firsts or wave.first >= self._firsts[-1] + self._entries[-1]
         self._firsts.append(wave.first)
-        self._entries.append(wave.entries)
+        self._entries.append(wave.stop - wave.first)
         self._checksums.append(wave.checksum)
         self._addresses.append(address)
 
