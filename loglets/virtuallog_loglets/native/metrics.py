@@ -104,15 +104,12 @@ class WaveTimes:
     """Uncommitted waves and their send times; at most `WAVES_MAX`."""
     _stop: int = 0
 
-    def is_new(self, wave: Wave) -> bool:
-        """True if this is the first send of the wave. Later sends go to other servers, or are
-        repeated."""
-        return wave.first >= self._stop
-
     def sent(self, wave: Wave, now: float) -> None:
-        """Record the first send of a wave."""
-        self._stop = wave.stop
-        self._sent.append((wave, now))
+        """Record the send of a wave, if it is the first. Later ones go to other servers, or are
+        repeated."""
+        if wave.first >= self._stop:
+            self._stop = wave.stop
+            self._sent.append((wave, now))
 
     def committed(self, tail: int, now: float) -> None:
         """Record that everything below `tail` is on a majority."""

@@ -88,7 +88,8 @@ def known_tail_raised_by_hearsay(self: Sequencer, server: NodeId, run: int, repl
     """The sequencer takes a known tail that a server reports, which may come from a repair, for its own."""
     for progress in self._progress.values():
         progress.acked = max(progress.acked, min(reply.known_tail, self.tail))
-    return stored_as_it_should(self, server, run, reply)
+    effects = stored_as_it_should(self, server, run, reply)
+    return effects if self.stopped is not None else effects + self._commit()
 
 
 @mutant(Sequencer._saw_seal, scenario="minority", found_by=["progress"])

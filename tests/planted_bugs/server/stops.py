@@ -51,7 +51,7 @@ async def sequencer_ends_its_role(self: SequencerDriver) -> None:
         while self._core.stopped is None and self._core.tail < ENTRIES:
             await self._offered.wait()
             self._offered = trio.Event()
-            self._guard(lambda: self._core.turn(self._now_ms()))
+            self._guard(self._turn)
     except trio.Cancelled:
         self._abandoned = True
         raise

@@ -58,15 +58,15 @@ Ticket: TypeAlias = Any
 """Opaque handle of the driver that identifies the receiver of an answer."""
 
 
-@attrs.frozen
+@attrs.define  # not frozen: made for every wave, and frozen classes take twice as long to make
 class NativeSend:
-    """Store this wave on a server, then call `stored` or `unreachable`."""
+    """Store this wave on the receivers, in their order. For each call `stored` or `unreachable`
+    with the result."""
 
-    server: NodeId
     wave: Wave
     known_tail: int
-    run: int
-    """Number of the run. Pass it back with the result."""
+    receivers: list[tuple[NodeId, int]]
+    """Servers, and the numbers of their runs. Pass both back."""
 
 
 @attrs.frozen
@@ -83,7 +83,7 @@ class Resume:
     server: NodeId
 
 
-@attrs.frozen
+@attrs.define  # not frozen: made for every batch
 class NativeResolve:
     """Deliver the outcome of an offered batch to its caller."""
 
@@ -142,7 +142,9 @@ class Sequencer:
     _progress: dict[NodeId, _Progress] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._progress = {server: _Progress() for server in self.config.servers}
+        # The own server comes last: its store is work for this process, and others can do theirs meanwhile.
+        servers = sorted(self.config.servers, key=lambda server: server == self.config.sequencer)
+        self._progress = {server: _Progress() for server in servers}
 
     # -- events ---------------------------------------------------------------------------------------------------
 
@@ -163,8 +165,8 @@ class Sequencer:
 
     @property
     def has_work(self) -> bool:
-        """True if `turn` would cut a wave."""
-        return bool(self._queue) and len(self._flights) < WAVES_MAX and self.stopped is None
+        """True if `turn` would cut a wave. Never so once it has stopped: nothing is queued then."""
+        return bool(self._queue) and len(self._flights) < WAVES_MAX
 
     @property
     def queued_bytes(self) -> int:
@@ -188,12 +190,12 @@ class Sequencer:
         That is so if nothing is in flight and the last wave had one batch. Where many batches
         arrive together, a wave for each would cost far more than a turn.
         """
-        return self._was_alone and not self._flights and self.has_work
+        return self._was_alone and not self._flights and bool(self._queue)
 
     def turn(self, now_ms: int) -> list[Effect]:
         """Cut waves after all appends of one scheduler turn have been offered, and send them."""
         self._time_ms = max(self._time_ms, now_ms)
-        while self.has_work:
+        while self._queue and len(self._flights) < WAVES_MAX:
             self._cut_wave()
         return self._pump()
 
@@ -202,14 +204,13 @@ class Sequencer:
         progress = self._progress[server]
         if self.stopped is not None:
             return []
-        if reply.sealed and not reply.accepted:
-            return self._saw_seal(server)
-        if not reply.accepted:  # it came too early: an earlier wave was lost
-            return self._back_off(server, run)
-        if reply.local_tail > self.tail:
+        if not reply.accepted:  # unless sealed, it came too early: an earlier wave was lost
+            return self._saw_seal(server) if reply.sealed else self._back_off(server, run)
+        acked = reply.local_tail  # everything below was durable there before any seal
+        if acked > self.tail:
             return self.stop(ReconfigurationNeededError(f"server {server} holds entries of another sequencer"))
-        progress.acked = max(progress.acked, _acknowledged(reply))
-        return self._commit()
+        progress.acked = max(progress.acked, acked)
+        return self._commit() if acked > self.committed else []  # a majority had the rest without this server
 
     def unreachable(self, server: NodeId, run: int) -> list[Effect]:
         """Note that a wave of `run` got no answer or an error. After a pause the same bytes are
@@ -297,16 +298,16 @@ class Sequencer:
     def _pump(self) -> list[Effect]:
         """Send every server the waves that it has not been sent. Flights are few and adjacent, so
         scanning all is cheap."""
-        if self.stopped is not None:
-            return []
         effects: list[Effect] = []
-        for server, progress in self._progress.items():
-            if progress.paused or progress.sealed:
-                continue
-            for flight in self._flights:
-                if flight.wave.first >= progress.next:
-                    effects.append(NativeSend(server, flight.wave, self.committed, progress.run))
-                    progress.next = flight.wave.stop
+        for flight in self._flights:
+            wave = flight.wave
+            receivers: list[tuple[NodeId, int]] = []
+            for server, progress in self._progress.items():
+                if wave.first >= progress.next and not (progress.paused or progress.sealed):
+                    receivers.append((server, progress.run))
+                    progress.next = wave.stop
+            if receivers:
+                effects.append(NativeSend(wave, self.committed, receivers))
         return effects
 
     def _back_off(self, server: NodeId, run: int) -> list[Effect]:
@@ -370,10 +371,3 @@ class Sequencer:
         if not isinstance(self.stopped, SealedError):
             return self.stopped
         return attrs.evolve(self.stopped, refused=not self._sessions.may_have_placed(batch))
-
-
-def _acknowledged(reply: NativeStored) -> int:
-    """Offset below which everything was durable on the server before any seal, according to an
-    accepted wave."""
-    assert reply.accepted
-    return reply.local_tail

@@ -11,7 +11,8 @@ and a repair would then be unsafe. Three things ensure that:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, Final, TypeAlias
+from functools import partial
+from typing import Final, TypeAlias
 
 import attrs
 import trio
@@ -31,7 +32,7 @@ from virtuallog.contract.ports import Done, Handlers, NodeEnvironment
 from virtuallog.contract.types import NodeId
 from virtuallog_loglets.native.config import NativeConfig, TransferLimits, decode_untrusted
 from virtuallog_loglets.native.core.sequencer import AskState, Effect, NativeResolve, NativeSend, Resume, Sequencer
-from virtuallog_loglets.native.messages import NativeAppend, NativeGetState, NativeStore, NativeStored
+from virtuallog_loglets.native.messages import NativeAppend, NativeGetState, NativeState, NativeStore, NativeStored
 from virtuallog_loglets.native.metrics import SequencerMetrics, WaveTimes
 
 STORE_SECONDS: Final = 3.0
@@ -182,19 +183,11 @@ class SequencerDriver:
         except VirtualLogError as error:  # damaged on its way: nothing here is corrupt
             done(MalformedError(f"the batch cannot be read: {error}"))
             return
-        # Sessions are forgotten by a clock that does not jump; waves carry the time of day.
-        now, opens, expected_tail = (
-            int(self._environment.clock.monotonic() * 1000),
-            request.opens,
-            request.expected_tail,
-        )
-        self._guard(lambda: self._core.offer(batch, done, now, opens=opens, expected_tail=expected_tail))
-        if self._core.may_hurry:
-            self._guard(lambda: self._core.turn(self._now_ms()))
+        self._guard(self._offer, batch, request, done)
 
     def stop(self, error: VirtualLogError) -> None:
         """Fail all pending appends; their outcome is unknown."""
-        self._guard(lambda: self._core.stop(error))
+        self._guard(self._stop, error)
 
     async def run(self) -> None:
         """Run until the loglet is sealed."""
@@ -202,22 +195,64 @@ class SequencerDriver:
             while self._core.stopped is None:
                 await self._offered.wait()
                 self._offered = trio.Event()
-                self._guard(lambda: self._core.turn(self._now_ms()))
+                self._guard(self._turn)
         except trio.Cancelled:
             self._abandoned = True
             raise
 
-    def _now_ms(self) -> int:
-        return max(0, int(self._environment.clock.wall() * 1000))
-
-    def _guard(self, step: Callable[[], list[Effect]]) -> None:
+    def _guard(self, step: Callable[..., None], *arguments: object) -> None:
         """Run a step. A broken invariant ends this role, but not the connection that happened to call."""
         if self._abandoned:
             return
         try:
-            self._perform(step())
+            step(*arguments)
         except AssertionError as error:
             self._environment.fail(error)
+
+    # -- steps: an event of the core, and its effects -------------------------------------------------------------
+
+    def _offer(self, batch: Batch, request: NativeAppend, done: Done) -> None:
+        core = self._core
+        # Sessions are forgotten by a clock that does not jump; waves carry the time of day.
+        now_ms = int(self._environment.clock.monotonic() * 1000)
+        effects = core.offer(batch, done, now_ms, opens=request.opens, expected_tail=request.expected_tail)
+        if core.may_hurry:
+            effects += core.turn(self._now_ms())
+        elif core.has_work:
+            self._offered.set()
+        self._perform(effects)
+
+    def _turn(self) -> None:
+        self._perform(self._core.turn(self._now_ms()))
+
+    def _stored(self, server: NodeId, run: int, outcome: NativeStored | VirtualLogError) -> None:
+        core, committed = self._core, self._core.committed
+        if isinstance(outcome, VirtualLogError):
+            self._perform(core.unreachable(server, run))
+            return
+        effects = core.stored(server, run, outcome)
+        if core.committed > committed:
+            _COMMITTED.reached()
+            self._perform(effects)
+            # behind the answers, which callers wait for
+            if core.has_work:
+                self._offered.set()
+            self._times.committed(core.committed, self._environment.clock.monotonic())
+        elif effects:
+            self._perform(effects)
+
+    def _heard(self, server: NodeId, outcome: NativeState | VirtualLogError) -> None:
+        if not isinstance(outcome, VirtualLogError):
+            self._perform(self._core.heard(server, outcome))
+
+    def _resume(self, server: NodeId) -> None:
+        self._meter.sent_again(server)
+        self._perform(self._core.resume(server))
+
+    def _stop(self, error: VirtualLogError) -> None:
+        self._perform(self._core.stop(error))
+
+    # -- effects --------------------------------------------------------------------------------------------------
 
     def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -227,43 +262,25 @@ class SequencerDriver:
                 case NativeResolve(done, outcome):
                     done(outcome)
                 case Resume(server):
-                    self._environment.nursery.start_soon(self._resume, server)
+                    self._environment.nursery.start_soon(self._resume_later, server)
                 case AskState(server):
-                    self._ask(server)
-        if self._core.has_work or self._core.stopped is not None:
+                    question = NativeGetState(segment=self._core.segment)
+                    heard = partial(self._guard, self._heard, server)
+                    self._environment.services.post(server, question, heard, ASK_SECONDS)
+        if self._core.stopped is not None:
             self._offered.set()
 
     def _send(self, send: NativeSend) -> None:
-        server, run = send.server, send.run
-        if self._times.is_new(send.wave):
-            self._times.sent(send.wave, self._environment.clock.monotonic())
-
-        def done(outcome: NativeStored | VirtualLogError) -> None:
-            if isinstance(outcome, VirtualLogError):
-                self._guard(lambda: self._core.unreachable(server, run))
-            else:
-                self._guard(lambda: self._stored(server, run, outcome))
-
+        now, services = self._environment.clock.monotonic(), self._environment.services
         store = NativeStore(segment=self._core.segment, wave=send.wave.blob, known_tail=send.known_tail)
-        self._environment.services.post(server, store, done, STORE_SECONDS)
-        _SENT.reached()
+        for server, run in send.receivers:
+            services.post(server, store, partial(self._guard, self._stored, server, run), STORE_SECONDS)
+            _SENT.reached()
+        self._times.sent(send.wave, now)  # behind the sends
 
-    def _stored(self, server: NodeId, run: int, reply: NativeStored) -> list[Effect]:
-        committed = self._core.committed
-        effects = self._core.stored(server, run, reply)
-        if self._core.committed > committed:
-            self._times.committed(self._core.committed, self._environment.clock.monotonic())
-            _COMMITTED.reached()
-        return effects
+    def _now_ms(self) -> int:
+        return max(0, int(self._environment.clock.wall() * 1000))
 
-    def _ask(self, server: NodeId) -> None:
-        def done(outcome: Any) -> None:
-            if not isinstance(outcome, VirtualLogError):
-                self._guard(lambda: self._core.heard(server, outcome))
-
-        self._environment.services.post(server, NativeGetState(segment=self._core.segment), done, ASK_SECONDS)
-
-    async def _resume(self, server: NodeId) -> None:
+    async def _resume_later(self, server: NodeId) -> None:
         await self._environment.clock.sleep(RESUME_SECONDS)
-        self._meter.sent_again(server)
-        self._guard(lambda: self._core.resume(server))
+        self._guard(self._resume, server)

@@ -47,9 +47,10 @@ class Bench:
     def run(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
-                case NativeSend(server, wave, known_tail, run):
-                    self.sends.setdefault(server, []).append((wave.first, known_tail))
-                    self.runs[server] = run
+                case NativeSend(wave, known_tail, receivers):
+                    for server, run in receivers:
+                        self.sends.setdefault(server, []).append((wave.first, known_tail))
+                        self.runs[server] = run
                 case NativeResolve(ticket, outcome):
                     assert ticket not in self.outcomes
                     self.outcomes[ticket] = outcome
