@@ -110,7 +110,7 @@ FORMS = {
     ),
 }
 _CHANGES: tuple[durable_state.Change, ...] = (
-    durable_state.WaveStored(wave_of(0, 2)),
+    wave_of(0, 2),
     durable_state.LogletTrimmed(SEGMENT, 1),
     durable_state.LogletSnapshot(SEGMENT, 2, 1, 0, False),
     durable_state.VersionFloor(4),
@@ -123,7 +123,7 @@ def replay(kind: int) -> Callable[[bytes], Any]:
 
 for change in _CHANGES:
     record = durable_state.encode(change)
-    mend = checksum_at(4) if isinstance(change, durable_state.WaveStored) else lambda damaged: damaged
+    mend = checksum_at(4) if isinstance(change, wave.Wave) else lambda damaged: damaged
     FORMS[f"record {type(change).__name__}"] = Form(sound=record.payload, parse=replay(record.kind), mend=mend)
 
 

@@ -21,7 +21,6 @@ from virtuallog_loglets.native.core.log_server_effects import (
     NativeAnswer,
     NativePersist,
     PendingAnswer,
-    PendingWrite,
 )
 from virtuallog_loglets.native.core.quorum import tail_to_cover
 from virtuallog_loglets.native.core.tail_check import Effect as TailEffect
@@ -52,8 +51,8 @@ def seal_does_not_cover_writes_in_flight(self: LogServer, loglet: LiveLoglet, qu
     for effect in effects:
         if isinstance(effect, NativePersist):
             sealed = attrs.evolve(loglet.state, sealed=True)
-            answers += [NativeAnswer(asked.ticket, sealed) for asked in effect.entry.questions]
-            effect.entry.questions[:] = [attrs.evolve(asked, ticket=_nobody) for asked in effect.entry.questions]
+            answers += [NativeAnswer(asked.ticket, sealed) for asked in effect.questions]
+            effect.questions[:] = [attrs.evolve(asked, ticket=_nobody) for asked in effect.questions]
     return [*answers, *effects]
 
 
@@ -68,9 +67,8 @@ def store_acknowledged_before_it_is_durable(
 ) -> list[Effect]:
     """A LogServer hands a wave to its WAL and answers at once."""
     later = attrs.evolve(question, ticket=_nobody) if question.stop else question
-    entry = PendingWrite(question.segment, changes, [later])
-    self._pending.append(entry)
-    persist = NativePersist(entry, tuple(encode(change) for change in changes), essential)
+    persist = NativePersist(question.loglet, changes, tuple(map(encode, changes)), [later], essential)
+    self._pending.append(persist)
     if not question.stop:
         return [persist]
     accepted = NativeStored(accepted=True, sealed=False, local_tail=question.stop, known_tail=0)

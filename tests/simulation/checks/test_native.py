@@ -21,9 +21,9 @@ from virtuallog_loglets.native.core.durable_state import (
     LogletTrimmed,
     Tombstones,
     VersionFloor,
-    WaveStored,
 )
 from virtuallog_loglets.native.core.log_server import LogServer
+from virtuallog_loglets.native.core.wave import Wave
 from virtuallog_loglets.wal.core.record import Address
 from virtuallog_simulation.checks.state.log_servers import (
     HeldLoglet,
@@ -36,14 +36,12 @@ ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
 CONFIG = NativeConfig(servers=(ONE, TWO, THREE), sequencer=ONE, boot=1)
 
 
-def stored(first: int, session: SessionId = A) -> WaveStored:
+def stored(first: int, session: SessionId = A) -> Wave:
     """One entry at this offset."""
-    return WaveStored(
-        waves.build(segment=LOGLET, first=first, known_tail=0, time_ms=0, batches=[batch(session, first)])
-    )
+    return waves.build(segment=LOGLET, first=first, known_tail=0, time_ms=0, batches=[batch(session, first)])
 
 
-def logs(*changes: WaveStored | LogletSealed | LogletTrimmed | KnownTailRaised | VersionFloor) -> DurableLogs:
+def logs(*changes: Wave | LogletSealed | LogletTrimmed | KnownTailRaised | VersionFloor) -> DurableLogs:
     durable = DurableLogs()
     for address, change in enumerate(changes):
         durable.apply(change, Address(address))

@@ -1,8 +1,8 @@
 """Durable state of a log server: the fold of its WAL's records.
 
-Every change of durable state is one of the change classes below and happens in `DurableLogs.apply`:
-during replay, and, while the server runs, when a record has become durable. So memory and disk
-cannot disagree: a server answers what it would know after a crash at that moment.
+Every change of durable state is a `Change`, a new wave or one of the classes below, and happens in
+`DurableLogs.apply`: during replay, and, while the server runs, when a record has become durable. So
+memory and disk cannot disagree: a server answers what it would know after a crash at that moment.
 
 Each WAL segment begins with a `LogletSnapshot` of every loglet. So any prefix of segments whose
 waves are no longer needed may be dropped. Durable formats: kinds 1 to 7 below, little-endian; they
@@ -32,13 +32,6 @@ _OFFSET: Final = struct.Struct("<QQQ")
 _STATE: Final = struct.Struct("<QQQQQB")
 _VERSION: Final = struct.Struct("<Q")
 _ORIGIN: Final = Address(0)
-
-
-@attrs.frozen
-class WaveStored:
-    """A stored wave; takes effect if it follows what is there."""
-
-    wave: Wave
 
 
 @attrs.frozen
@@ -91,15 +84,16 @@ class LiveLogletSet:
 
 
 Change: TypeAlias = (
-    WaveStored | LogletSealed | LogletTrimmed | KnownTailRaised | LogletSnapshot | VersionFloor | LiveLogletSet
+    Wave | LogletSealed | LogletTrimmed | KnownTailRaised | LogletSnapshot | VersionFloor | LiveLogletSet
 )
+"""A change of durable state. A wave stands for its storing; it takes effect if it follows what is there."""
 
 
 def encode(change: Change) -> WalRecord:
     """Encode a change as a WAL record. The payload of a wave is the wave itself: nothing is copied."""
     match change:
-        case WaveStored(wave):
-            return WalRecord(_WAVE, wave.blob)
+        case Wave():
+            return WalRecord(_WAVE, change.blob)
         case LogletSealed(segment):
             return WalRecord(_SEALED, _SEGMENT.pack(segment.version, segment.attempt))
         case LogletTrimmed(segment, offset):
@@ -127,7 +121,7 @@ def decode_untrusted(record: WalRecord) -> Change:
     try:
         match record.kind:
             case 1:
-                return WaveStored(waves.parse_untrusted(payload))
+                return waves.parse_untrusted(payload)
             case 2:
                 return LogletSealed(SegmentId(*_SEGMENT.unpack(payload)))
             case 3:
@@ -170,7 +164,7 @@ class DurableLoglet:
     def store(self, wave: Wave, address: Address) -> None:
         """Add a wave. One that does not follow is skipped: its predecessor's record failed, so it
         was never accepted."""
-        self.learn(wave.known_tail)
+        self.known_tail = max(self.known_tail, wave.known_tail)
         if wave.first >= self.tail and wave.stop > self.trim and self.follows(wave.first):
             self.waves.add(wave, address)
             self.tail = wave.stop
@@ -267,8 +261,8 @@ class DurableLogs:
         """Apply a change whose record has become durable or was read back."""
         self.newest_address = max(self.newest_address, address)
         match change:
-            case WaveStored(wave):
-                self.loglet(wave.segment).store(wave, address)
+            case Wave():
+                self.loglet(change.segment).store(change, address)
             case LogletSealed(segment):
                 self.loglet(segment).sealed = True
             case LogletTrimmed(segment, offset):

@@ -10,7 +10,7 @@ import attrs
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import CorruptionError, MalformedError
 from virtuallog_loglets.native.core import wave as waves
-from virtuallog_loglets.native.core.durable_state import Change, DurableLoglet, KnownTailRaised, WaveStored
+from virtuallog_loglets.native.core.durable_state import Change, DurableLoglet, KnownTailRaised
 from virtuallog_loglets.native.core.wave import Wave
 from virtuallog_loglets.native.messages import NativeState
 
@@ -61,10 +61,12 @@ class LiveLoglet:
         """Decode waves of this loglet. Raises MalformedError or CorruptionError."""
         if not blobs:
             raise MalformedError("a store without a wave")
-        offered = [waves.parse_untrusted(blob) for blob in blobs]
-        for wave in offered:
+        offered: list[Wave] = []
+        for blob in blobs:
+            wave = waves.parse_untrusted(blob)
             if wave.segment != self.segment:
                 raise CorruptionError(f"a wave of loglet {wave.segment} was offered to loglet {self.segment}")
+            offered.append(wave)
         return offered
 
     def conflicts(self, wave: Wave) -> bool:
@@ -89,13 +91,13 @@ class LiveLoglet:
         """Reserve the waves that are new here, up to the first that comes too early. Returns their changes."""
         changes: list[Change] = []
         for wave in offered:
-            if wave.stop <= max(self.reserved, self.durable.trim):
+            if wave.stop <= self.reserved or wave.stop <= self.durable.trim:
                 continue
             if not self.may_follow(wave):
                 break
             if wave.first != self.reserved:  # a gap rests on the known tail: save both, in this order
                 changes.append(KnownTailRaised(self.segment, self.known_tail))
-            changes.append(WaveStored(wave))
+            changes.append(wave)
             self.in_flight[wave.first] = wave.checksum
             self.reserved = wave.stop
         return tuple(changes)
@@ -103,10 +105,11 @@ class LiveLoglet:
     def settle(self, changes: Sequence[Change]) -> None:
         """Note that `changes` are durable and applied."""
         for change in changes:
-            if isinstance(change, WaveStored):
-                self.in_flight.pop(change.wave.first, None)
-        self.reserved = max(self.reserved, self.durable.tail)
-        self.known_tail = max(self.known_tail, self.durable.known_tail)
+            if isinstance(change, Wave):
+                self.in_flight.pop(change.first, None)
+        durable = self.durable
+        self.reserved = max(self.reserved, durable.tail)
+        self.known_tail = max(self.known_tail, durable.known_tail)
 
     def roll_back(self, *, sealing: bool) -> None:
         """Take back reservations after a failed write.

@@ -56,7 +56,6 @@ from virtuallog_loglets.native.core.log_server_effects import (
     NativeFail,
     NativePersist,
     PendingAnswer,
-    PendingWrite,
     Ticket,
 )
 from virtuallog_loglets.native.messages import (
@@ -84,6 +83,8 @@ look elsewhere."""
 READ_WAVES_MAX: Final = 1024
 """Most waves in one answer: asking again for small ones is cheaper than to delay an answer."""
 
+_DROPPING: Final = (LogletTrimmed, VersionFloor, LiveLogletSet)
+"""Changes after which the WAL may drop records. Each is the only one of its write."""
 _UNKNOWN: Final = NativeState(local_tail=0, sealed=False, known_tail=0, trim=0)
 
 
@@ -97,7 +98,7 @@ class LogServer:
     waiting: int = attrs.field(default=0, init=False)
     """Number of parked `NativeWaitTail`s."""
     _loglets: dict[SegmentId, LiveLoglet] = attrs.field(factory=dict, init=False)
-    _pending: deque[PendingWrite] = attrs.field(factory=deque, init=False)
+    _pending: deque[NativePersist] = attrs.field(factory=deque, init=False)
     """Writes handed to the WAL and not called back, in WAL order."""
     _tombstones: Tombstones = attrs.field(factory=Tombstones, init=False)
     """Tombstones in force: from the moment a drop is requested."""
@@ -128,7 +129,7 @@ class LogServer:
     ) -> list[Effect]:
         """Handle a request."""
         segment = request.segment
-        if self._is_dropped(segment):
+        if self._tombstones.is_dropped(segment):
             return [NativeAnswer(ticket, _dropped(segment))]
         if self._may_have_lost(segment) and not _rebuilds(request):
             return [NativeAnswer(ticket, UnavailableError(f"loglet {segment} is older than this data directory"))]
@@ -136,27 +137,32 @@ class LogServer:
             return [NativeAnswer(ticket, self.state(segment))]
         if (refusal := _refusal_untrusted(request)) is not None:
             return [NativeAnswer(ticket, refusal)]
-        if segment not in self.durable.loglets and len(self.durable.loglets) >= LOGLETS_MAX:
-            return self._step_crowded(request, ticket)
-        return self._step(request, ticket)
+        loglet = self._loglets.get(segment)
+        if loglet is None:
+            if segment not in self.durable.loglets and len(self.durable.loglets) >= LOGLETS_MAX:
+                return self._step_crowded(request, ticket)
+            loglet = self._loglet(segment)
+        return self._step(loglet, request, ticket)
 
     def _step(
-        self, request: NativeStore | NativeSeal | NativeWaitTail | NativeRepair | NativeTrim, ticket: Ticket
+        self,
+        loglet: LiveLoglet,
+        request: NativeStore | NativeSeal | NativeWaitTail | NativeRepair | NativeTrim,
+        ticket: Ticket,
     ) -> list[Effect]:
-        segment = request.segment
         match request:
             case NativeStore():
-                return self._store(segment, (request.wave,), request.known_tail, ticket, repairs=False)
+                return self._store(loglet, (request.wave,), request.known_tail, ticket, repairs=False)
             case NativeWaitTail():
-                return self._wait(request, ticket)
+                return self._wait(loglet, request, ticket)
             case NativeRepair():
-                return self._store(segment, request.waves, request.known_tail, ticket, repairs=True)
-            case NativeSeal() if self._may_have_lost(segment) and not request.whole:
-                return self._after_pending(PendingAnswer(ticket=ticket, segment=segment))
+                return self._store(loglet, request.waves, request.known_tail, ticket, repairs=True)
+            case NativeSeal() if self._may_have_lost(loglet.segment) and not request.whole:
+                return self._after_pending(PendingAnswer(ticket=ticket, loglet=loglet))
             case NativeSeal():
-                return self._seal(self._loglet(segment), PendingAnswer(ticket=ticket, segment=segment, seals=True))
+                return self._seal(loglet, PendingAnswer(ticket=ticket, loglet=loglet, seals=True))
             case NativeTrim():
-                return self._trim(request, PendingAnswer(ticket=ticket, segment=segment))
+                return self._trim(loglet, request, PendingAnswer(ticket=ticket, loglet=loglet))
 
     def forget(self, lowest_live_version: int, ticket: Ticket) -> list[Effect]:
         """Drop every loglet of an earlier version and never create one again. Answered with None
@@ -177,32 +183,32 @@ class LogServer:
         return self._drop(tombstones, LiveLogletSet(horizon, tuple(sorted(tombstones.live))), ticket)
 
     def _drop(self, tombstones: Tombstones, change: Change, ticket: Ticket) -> list[Effect]:
-        question = PendingAnswer(ticket=ticket, segment=None)
+        question = PendingAnswer(ticket=ticket, loglet=None)
         if tombstones == self._tombstones:
             return self._after_pending(question)
         self._tombstones = tombstones
         return self._persist((change,), question, essential=True)
 
-    def persisted(self, entry: PendingWrite, addresses: Sequence[Address]) -> list[Effect]:
-        """Answer what rests on `entry`: its records, and all before it, are durable."""
-        assert entry is self._pending[0], "the WAL calls back in order"
+    def persisted(self, write: NativePersist, addresses: Sequence[Address]) -> list[Effect]:
+        """Answer what rests on `write`: its records, and all before it, are durable."""
+        assert write is self._pending[0], "the WAL calls back in order"
         self._pending.popleft()
-        for change, address in zip(entry.changes, addresses, strict=True):
+        for change, address in zip(write.changes, addresses, strict=True):
             self.durable.apply(change, address)
-        loglet = self._loglets.get(entry.segment) if entry.segment is not None else None
+        loglet = write.loglet
         if loglet is not None:
-            loglet.settle(entry.changes)
-        effects: list[Effect] = [self._answer(question) for question in entry.questions]
-        if any(isinstance(change, LogletTrimmed | VersionFloor | LiveLogletSet) for change in entry.changes):
+            loglet.settle(write.changes)
+        effects: list[Effect] = [*map(self._answer, write.questions)]
+        if isinstance(write.changes[0], _DROPPING):
             effects += [*self._drop_loglets(), DropBefore(self.durable.lowest_address_needed())]
-        elif loglet is not None:
+        elif loglet is not None and loglet.waiters:
             effects += self._wake(loglet)
         return effects
 
-    def failed(self, entry: PendingWrite, error: VirtualLogError) -> list[Effect]:
-        """Take back `entry`, which the WAL refused or lost, and answer with `error`."""
-        self._pending.remove(entry)
-        loglet = self._loglets.get(entry.segment) if entry.segment is not None else None
+    def failed(self, write: NativePersist, error: VirtualLogError) -> list[Effect]:
+        """Take back `write`, which the WAL refused or lost, and answer with `error`."""
+        self._pending.remove(write)
+        loglet = write.loglet
         if loglet is not None:
             sealed = LogletSealed(loglet.segment)
             loglet.roll_back(sealing=any(sealed in other.changes for other in self._pending))
@@ -211,7 +217,7 @@ class LogServer:
             self._tombstones = reduce(
                 tombstones_after, asked, self.durable.tombstones
             )  # what others wait for stays in force
-        return [NativeAnswer(question.ticket, error) for question in entry.questions]
+        return [NativeAnswer(question.ticket, error) for question in write.questions]
 
     def tick(self) -> list[Effect]:
         """Answer the waiters whose time is up."""
@@ -231,7 +237,7 @@ class LogServer:
         Raises:
             SealedError: the loglet has been dropped.
         """
-        if self._is_dropped(request.segment):
+        if self._tombstones.is_dropped(request.segment):
             raise _dropped(request.segment)
         durable = self.durable.loglets.get(request.segment)
         if durable is None:
@@ -253,12 +259,12 @@ class LogServer:
         effects = self._forget_blank()
         if len(self.durable.loglets) >= LOGLETS_MAX:
             return [*effects, NativeAnswer(ticket, OverloadedError(f"{LOGLETS_MAX} loglets are known here"))]
-        return effects + self._step(request, ticket)
+        return effects + self._step(self._loglet(request.segment), request, ticket)
 
     def _forget_blank(self) -> list[Effect]:
         """Drop the loglets without state. Their waiters are answered as if their time were up."""
-        pending = {entry.segment for entry in self._pending}
-        blank = [s for s, loglet in self._loglets.items() if loglet.is_blank and s not in pending]
+        pending = {question.loglet for write in self._pending for question in write.questions}
+        blank = [s for s, loglet in self._loglets.items() if loglet.is_blank and loglet not in pending]
         effects: list[Effect] = []
         for segment in blank:
             del self.durable.loglets[segment]
@@ -268,19 +274,19 @@ class LogServer:
     # -- requests -------------------------------------------------------------------------------------------------
 
     def _store(
-        self, segment: SegmentId, blobs: Sequence[bytes], known_tail: int, ticket: Ticket, *, repairs: bool
+        self, loglet: LiveLoglet, blobs: Sequence[bytes], known_tail: int, ticket: Ticket, *, repairs: bool
     ) -> list[Effect]:
-        loglet = self._loglet(segment)
         try:
             offered = loglet.parse_untrusted(blobs)
         except VirtualLogError as error:
             return [NativeAnswer(ticket, error)]
         effects = self._learn(loglet, known_tail)
-        if any(loglet.conflicts(wave) for wave in offered):
-            broken = CorruptionError(f"two different waves of loglet {segment} claim the same offsets")
-            return [*effects, NativeAnswer(ticket, broken), NativeFail(broken)]
-        question = PendingAnswer(ticket=ticket, segment=segment, stop=offered[-1].stop, repairs=repairs)
-        changes = () if _refuses(loglet, question) else loglet.reserve(offered)
+        for wave in offered:
+            if loglet.conflicts(wave):
+                broken = CorruptionError(f"two different waves of loglet {loglet.segment} claim the same offsets")
+                return [*effects, NativeAnswer(ticket, broken), NativeFail(broken)]
+        question = PendingAnswer(ticket=ticket, loglet=loglet, stop=offered[-1].stop, repairs=repairs)
+        changes = () if loglet.sealing and not repairs else loglet.reserve(offered)
         if not changes:
             return effects + self._after_pending(question)
         return effects + self._persist(changes, question, essential=repairs)
@@ -296,17 +302,15 @@ class LogServer:
         loglet.sealing = True
         return self._persist((LogletSealed(loglet.segment),), question, essential=True)
 
-    def _trim(self, request: NativeTrim, question: PendingAnswer) -> list[Effect]:
+    def _trim(self, loglet: LiveLoglet, request: NativeTrim, question: PendingAnswer) -> list[Effect]:
         """Trim to `offset`, clamped to the known tail, which may be more than what is stored here."""
-        loglet = self._loglet(request.segment)
         effects = self._learn(loglet, request.known_tail)
         offset = min(request.offset, loglet.known_tail)
         if offset <= loglet.durable.trim:
             return effects + self._after_pending(question)
         return effects + self._persist((LogletTrimmed(loglet.segment, offset),), question, essential=True)
 
-    def _wait(self, request: NativeWaitTail, ticket: Ticket) -> list[Effect]:
-        loglet = self._loglet(request.segment)
+    def _wait(self, loglet: LiveLoglet, request: NativeWaitTail, ticket: Ticket) -> list[Effect]:
         effects = self._learn(loglet, request.known_tail)
         if loglet.reached(request.past):
             return [*effects, NativeAnswer(ticket, loglet.state)]
@@ -321,9 +325,9 @@ class LogServer:
     def _persist(self, changes: tuple[Change, ...], question: PendingAnswer, *, essential: bool) -> list[Effect]:
         """Write changes; the question is answered at this position in the WAL, once it is synced
         (durable before visible)."""
-        entry = PendingWrite(question.segment, changes, [question])
-        self._pending.append(entry)
-        return [NativePersist(entry, tuple(encode(change) for change in changes), essential)]
+        write = NativePersist(question.loglet, changes, tuple(map(encode, changes)), [question], essential)
+        self._pending.append(write)
+        return [write]
 
     def _after_pending(self, question: PendingAnswer) -> list[Effect]:
         """Answer without a write, but not before the writes on which the answer rests."""
@@ -333,20 +337,17 @@ class LogServer:
         return [self._answer(question)]
 
     def _answer(self, question: PendingAnswer) -> NativeAnswer:
-        if question.segment is None:
+        loglet = question.loglet
+        if loglet is None:
             return NativeAnswer(question.ticket, None)
-        if self._is_dropped(question.segment):
-            return NativeAnswer(question.ticket, _dropped(question.segment))
-        loglet = self._loglet(question.segment)
+        if self._tombstones.is_dropped(loglet.segment):
+            return NativeAnswer(question.ticket, _dropped(loglet.segment))
         # an earlier seal, which this one had joined, was not written
         if question.seals and not loglet.durable.sealed:
             return NativeAnswer(question.ticket, UnavailableError("the seal could not be written"))
         return NativeAnswer(question.ticket, _stored(loglet, question) if question.stop else loglet.state)
 
     # -- loglets --------------------------------------------------------------------------------------------------
-
-    def _is_dropped(self, segment: SegmentId) -> bool:
-        return self._tombstones.is_dropped(segment)
 
     def _may_have_lost(self, segment: SegmentId) -> bool:
         """True if a former disk may have held state of the loglet that this one does not have, or not yet."""
@@ -383,8 +384,9 @@ class LogServer:
 
     def _dismiss(self, loglet: LiveLoglet, outcome: NativeState | VirtualLogError) -> list[Effect]:
         """Answer all who wait for the tail of a forgotten loglet."""
-        self.waiting -= len(loglet.waiters)
-        return [NativeAnswer(waiter.ticket, outcome) for waiter in loglet.waiters]
+        waiters, loglet.waiters = loglet.waiters, []
+        self.waiting -= len(waiters)
+        return [NativeAnswer(waiter.ticket, outcome) for waiter in waiters]
 
 
 def _refusal_untrusted(
@@ -392,16 +394,14 @@ def _refusal_untrusted(
 ) -> MalformedError | None:
     """Error for a request with an impossible offset; None if it is valid. Such an offset must not
     become durable."""
-    if not isinstance(request, NativeSeal) and request.known_tail > POSITION_MAX:
-        return MalformedError(f"no such offset: {request.known_tail}")
-    if isinstance(request, NativeTrim) and request.offset > POSITION_MAX:
-        return MalformedError(f"no such offset: {request.offset}")
-    return None
-
-
-def _refuses(loglet: LiveLoglet, question: PendingAnswer) -> bool:
-    """True if the loglet is sealed, or about to be, and the request is no repair."""
-    return loglet.sealing and not question.repairs
+    match request:
+        case NativeSeal():
+            return None
+        case NativeTrim():
+            highest = max(request.known_tail, request.offset)
+        case _:
+            highest = request.known_tail
+    return MalformedError(f"no such offset: {highest}") if highest > POSITION_MAX else None
 
 
 def _rebuilds(request: NativeStore | NativeSeal | NativeGetState | NativeWaitTail | NativeRepair | NativeTrim) -> bool:
@@ -410,13 +410,13 @@ def _rebuilds(request: NativeStore | NativeSeal | NativeGetState | NativeWaitTai
 
 def _stored(loglet: LiveLoglet, question: PendingAnswer) -> NativeStored:
     """Answer to a store. Accepted means: durable, and not sealed when its turn came."""
-    state = loglet.state
-    here = question.stop <= max(state.local_tail, state.trim)
+    durable = loglet.durable
+    here = question.stop <= durable.tail or question.stop <= durable.trim
     return NativeStored(
-        accepted=here and (question.repairs or not state.sealed),
-        sealed=state.sealed,
-        local_tail=state.local_tail,
-        known_tail=state.known_tail,
+        accepted=here and (question.repairs or not durable.sealed),
+        sealed=durable.sealed,
+        local_tail=durable.tail,
+        known_tail=loglet.known_tail,
     )
 
 

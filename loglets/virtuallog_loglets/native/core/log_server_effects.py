@@ -6,9 +6,9 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import VirtualLogError
 from virtuallog_loglets.native.core.durable_state import Change
+from virtuallog_loglets.native.core.live_loglet import LiveLoglet
 from virtuallog_loglets.native.messages import NativeState, NativeStored
 from virtuallog_loglets.wal.core.record import Address, WalRecord
 
@@ -16,13 +16,13 @@ Ticket: TypeAlias = Any
 """Opaque handle of the driver that identifies the receiver of an answer."""
 
 
-# not frozen: one for every store, and frozen classes take twice as long to make
+# not frozen, like the next two: made for every store, and frozen classes take twice as long to make
 @attrs.define(kw_only=True, eq=False)
 class PendingAnswer:
     """Answer to make from the state at a position in the WAL, once everything up to there is durable."""
 
     ticket: Ticket
-    segment: SegmentId | None
+    loglet: LiveLoglet | None
     """Loglet of the request. If None, the answer is None, which means: durable."""
     stop: int = 0
     """One past the last offset of the wave to be stored. If 0, the answer is the `NativeState`."""
@@ -31,24 +31,20 @@ class PendingAnswer:
 
 
 @attrs.define(eq=False)
-class PendingWrite:
-    """One append to the WAL on its way to the disk. Pass it back to `persisted` or `failed`."""
-
-    segment: SegmentId | None
-    changes: tuple[Change, ...]
-    questions: list[PendingAnswer]
-
-
-@attrs.frozen
 class NativePersist:
-    """Append `records` to the WAL behind all earlier ones, then call `persisted` (or `failed`) with `entry`."""
+    """Append `records` to the WAL behind all earlier ones, then call `persisted` (or `failed`) with this."""
 
-    entry: PendingWrite
+    loglet: LiveLoglet | None
+    """Loglet that the changes concern; None if they drop loglets."""
+    changes: tuple[Change, ...]
     records: tuple[WalRecord, ...]
+    """Encoded changes."""
+    questions: list[PendingAnswer]
+    """Answers that rest on these changes, and on all before them."""
     essential: bool
 
 
-@attrs.frozen
+@attrs.define
 class NativeAnswer:
     """Send this answer to the requester. What it says is durable."""
 

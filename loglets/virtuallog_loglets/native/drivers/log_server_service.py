@@ -34,7 +34,6 @@ from virtuallog_loglets.native.core.durable_state import (
     LogletSealed,
     LogletTrimmed,
     VersionFloor,
-    WaveStored,
 )
 from virtuallog_loglets.native.core.log_server import LogServer
 from virtuallog_loglets.native.core.log_server_effects import (
@@ -43,8 +42,8 @@ from virtuallog_loglets.native.core.log_server_effects import (
     NativeAnswer,
     NativeFail,
     NativePersist,
-    PendingWrite,
 )
+from virtuallog_loglets.native.core.wave import Wave
 from virtuallog_loglets.native.messages import (
     NativeGetState,
     NativeReadWaves,
@@ -73,7 +72,7 @@ STORAGE: Final = "native"
 _TAKEN = CrashPoint("native: a LogServer has taken in a change, its WAL has not")
 _REPAIRED = CrashPoint("native: a repair is durable on a LogServer, the repairer has not been told", rare=True)
 _DURABLE: Final[dict[type[Change], CrashPoint]] = {
-    WaveStored: CrashPoint("native: a wave is durable on a LogServer, its sequencer has not been told"),
+    Wave: CrashPoint("native: a wave is durable on a LogServer, its sequencer has not been told"),
     KnownTailRaised: CrashPoint("native: a gap and the wave behind it are durable, nobody has been told", rare=True),
     LogletSealed: CrashPoint("native: a seal is durable on a LogServer, nobody has been told"),
     LogletTrimmed: CrashPoint("native: a trim is durable on a LogServer, nobody has been told"),
@@ -153,7 +152,7 @@ class LogServerService:
 
         self._forgetting.append(done)
         try:
-            self._perform(step(done))
+            self._take(step, done)
             await answered.wait()
         finally:
             self._forgetting.remove(done)
@@ -163,51 +162,50 @@ class LogServerService:
     # -- the core's effects ---------------------------------------------------------------------------------------
 
     def _step(self, request: Any, done: Done) -> None:
-        self._guard(lambda: self.core.step(request, done))
+        self._take(self.core.step, request, done)
         if self.core.waiting:
             self._waiting.set()
 
     def _tell_state(self, request: NativeGetState, done: Done) -> None:
         self._step(request, partial(_told_full, done) if self._wal.full else done)
 
-    def _persisted(self, entry: PendingWrite, since: float, outcome: Sequence[Address] | VirtualLogError) -> None:
+    def _persisted(self, write: NativePersist, since: float, outcome: Sequence[Address] | VirtualLogError) -> None:
         """Take the callback of the WAL, which expects no error. Only a process that dies at a crash
         point raises here, in tests."""
         if isinstance(outcome, VirtualLogError):
-            self._guard(lambda: self.core.failed(entry, outcome))
-        else:
-            point = _REPAIRED if entry.questions[0].repairs else _DURABLE.get(type(entry.changes[0]))
-            if point is not None:
-                point.reached()
-            seconds = self._environment.clock.monotonic() - since
-            self._meter.written(entry.changes, seconds, repairs=entry.questions[0].repairs)
-            self._guard(lambda: self.core.persisted(entry, outcome))
+            self._take(self.core.failed, write, outcome)
+            return
+        seconds = self._environment.clock.monotonic() - since
+        repairs = write.questions[0].repairs
+        point = _REPAIRED if repairs else _DURABLE.get(type(write.changes[0]))
+        if point is not None:
+            point.reached()
+        self._take(self.core.persisted, write, outcome)
+        # behind the answers, which callers wait for
+        self._meter.written(write.changes, seconds, repairs=repairs)
 
-    def _guard(self, step: Callable[[], list[Effect]]) -> None:
-        """Run a step. A broken invariant ends this role, but not the connection or the WAL that
-        happened to call."""
+    def _take(self, step: Callable[..., list[Effect]], *arguments: object) -> None:
+        """Take a step and perform its effects. A broken invariant ends this role, but not the
+        connection or the WAL that happened to call."""
         try:
-            self._perform(step())
+            for effect in step(*arguments):
+                match effect:
+                    case NativeAnswer(done, outcome):
+                        done(outcome)
+                    case NativePersist():
+                        self._persist(effect)
+                    case DropBefore(address):
+                        _DROPPING.reached()
+                        self._wal.drop_before(address)
+                    case NativeFail(error):
+                        self._environment.fail(error)
         except AssertionError as error:
             self._environment.fail(error)
 
-    def _perform(self, effects: list[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case NativeAnswer(done, outcome):
-                    done(outcome)
-                case NativePersist(entry, records, essential):
-                    _TAKEN.reached()
-                    self._wal.append(
-                        records,
-                        partial(self._persisted, entry, self._environment.clock.monotonic()),
-                        essential=essential,
-                    )
-                case DropBefore(address):
-                    _DROPPING.reached()
-                    self._wal.drop_before(address)
-                case NativeFail(error):
-                    self._environment.fail(error)
+    def _persist(self, write: NativePersist) -> None:
+        _TAKEN.reached()
+        persisted = partial(self._persisted, write, self._environment.clock.monotonic())
+        self._wal.append(write.records, persisted, essential=write.essential)
 
     # -- tasks ----------------------------------------------------------------------------------------------------
 
@@ -235,7 +233,7 @@ class LogServerService:
         while True:
             await self._waiting.wait()
             await self._environment.clock.sleep(TICK_SECONDS)
-            self._guard(self.core.tick)
+            self._take(self.core.tick)
             if not self.core.waiting:
                 self._waiting = trio.Event()
 

@@ -107,11 +107,11 @@ class Server:
             persist = self.queue.popleft()
             addresses = [Address(len(self.written) + n + 1) for n in range(len(persist.records))]
             self.written += zip(addresses, persist.records, strict=True)
-            self.run(self.core.persisted(persist.entry, addresses))
+            self.run(self.core.persisted(persist, addresses))
 
     def refuse(self) -> None:
         """The disk has no room for the next append."""
-        self.run(self.core.failed(self.queue.popleft().entry, DiskFullError("full")))
+        self.run(self.core.failed(self.queue.popleft(), DiskFullError("full")))
 
     def run(self, effects: list[Effect]) -> None:
         for effect in effects:

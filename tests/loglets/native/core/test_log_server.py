@@ -7,7 +7,7 @@ import pytest
 from tests.loglets.native.core.log_server_bench import SEGMENT, Server, state_of, stored_of, wave_of
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import CorruptionError, DiskFullError, MalformedError, UnavailableError
-from virtuallog_loglets.native.core.durable_state import LogletSealed, WaveStored, encode
+from virtuallog_loglets.native.core.durable_state import LogletSealed, encode
 from virtuallog_loglets.native.core.log_server import WAIT_TICKS, WAITERS_MAX
 from virtuallog_loglets.native.core.log_server_effects import NativeAnswer, NativeFail, NativePersist
 from virtuallog_loglets.native.messages import (
@@ -27,9 +27,9 @@ def test_a_store_is_answered_once_it_is_durable() -> None:
 
     (persist,) = effects
     assert isinstance(persist, NativePersist)
-    assert persist.records == (encode(WaveStored(wave)),)
+    assert persist.records == (encode(wave),)
     assert not persist.essential
-    assert server.core.persisted(persist.entry, [1]) == [NativeAnswer("a", stored_of(2))]  # type: ignore[list-item]
+    assert server.core.persisted(persist, [1]) == [NativeAnswer("a", stored_of(2))]  # type: ignore[list-item]
 
 
 def test_the_state_shows_only_what_is_durable() -> None:
@@ -154,8 +154,8 @@ def test_a_seal_that_was_not_written_is_not_answered_with_a_state() -> None:
     server.ask("again", NativeSeal(segment=SEGMENT), sync=False)
     first, second = server.queue
 
-    answers = server.core.failed(first.entry, DiskFullError("full"))
-    answers += server.core.persisted(second.entry, [1])  # type: ignore[list-item]
+    answers = server.core.failed(first, DiskFullError("full"))
+    answers += server.core.persisted(second, [1])  # type: ignore[list-item]
 
     outcomes = {answer.ticket: answer.outcome for answer in answers if isinstance(answer, NativeAnswer)}
     assert isinstance(outcomes["again"], UnavailableError)

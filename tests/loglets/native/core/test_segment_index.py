@@ -26,7 +26,6 @@ from virtuallog_loglets.native.core.durable_state import (
     LogletSealed,
     LogletTrimmed,
     VersionFloor,
-    WaveStored,
     encode,
 )
 from virtuallog_loglets.native.core.wave_index import WaveIndex
@@ -54,12 +53,12 @@ def changes(random: Random, count: int, durable: DurableLogs) -> list[Change]:
         match random.choices(("wave", "early", "gap", "seal", "trim", "floor", "live"), (80, 4, 3, 2, 4, 1, 1))[0]:
             case "wave":
                 entries = random.randint(1, 5)
-                found.append(WaveStored(wave(segment, tail, entries, random.randint(0, tail))))
+                found.append(wave(segment, tail, entries, random.randint(0, tail)))
                 tails[segment] = tail + entries
             case "early":
-                found.append(WaveStored(wave(segment, tail + 3, 1, 0)))
+                found.append(wave(segment, tail + 3, 1, 0))
             case "gap":
-                found += [KnownTailRaised(segment, tail + 2), WaveStored(wave(segment, tail + 2, 2, tail + 2))]
+                found += [KnownTailRaised(segment, tail + 2), wave(segment, tail + 2, 2, tail + 2)]
                 tails[segment] = tail + 4
             case "seal":
                 found.append(LogletSealed(segment))
@@ -133,7 +132,7 @@ def test_bytes_that_are_no_index_are_refused(noise: bytes, at: int, flip: int) -
 def test_an_index_that_repeats_what_is_known_is_refused() -> None:
     """It would put two waves at one offset."""
     durable = DurableLogs()
-    durable.apply(WaveStored(wave(SEGMENT, 0, 2, 0)), Address(1 << 32 | 64))
+    durable.apply(wave(SEGMENT, 0, 2, 0), Address(1 << 32 | 64))
     again = durable.index(1)
 
     assert not durable.restore_untrusted(1, again)
@@ -152,5 +151,5 @@ def test_an_index_of_a_segment_has_its_waves_only() -> None:
 
 
 def encode_wave(first: int) -> WalRecord:
-    stored = encode(WaveStored(wave(SEGMENT, first, 1, 0)))
+    stored = encode(wave(SEGMENT, first, 1, 0))
     return WalRecord(stored.kind, stored.payload)

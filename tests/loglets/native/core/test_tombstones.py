@@ -78,8 +78,8 @@ def test_a_full_disk_leaves_it_undone() -> None:
     """A drop that was not written is not in force either."""
     server = held()
     sweep_loglets(server, 7, OLD)
-    entry = server.queue.popleft().entry
-    server.run(server.core.failed(entry, DiskFullError("full")))
+    write = server.queue.popleft()
+    server.run(server.core.failed(write, DiskFullError("full")))
 
     assert isinstance(server.answers["forget"], DiskFullError)
     assert server.core.state(SEGMENT) == state_of(2)
@@ -91,7 +91,7 @@ def test_a_refusal_takes_nothing_back_that_others_wait_for() -> None:
     server = held()
     server.run(server.core.forget(4, "first"))
     server.run(server.core.forget(9, "second"))
-    server.run(server.core.failed(server.queue.pop().entry, DiskFullError("full")))
+    server.run(server.core.failed(server.queue.pop(), DiskFullError("full")))
 
     for ticket in ("late", "later"):
         assert isinstance(server.ask(ticket, NativeSeal(segment=SEGMENT), sync=False), SealedError)
