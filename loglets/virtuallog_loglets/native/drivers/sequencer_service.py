@@ -30,6 +30,7 @@ from virtuallog.contract.errors import (
 from virtuallog.contract.metrics import MetricFamily
 from virtuallog.contract.ports import Done, Handlers, NodeEnvironment
 from virtuallog.contract.types import NodeId
+from virtuallog.runtime.end_of_turn import EndOfTurn, end_of_turn
 from virtuallog_loglets.native.config import NativeConfig, TransferLimits, decode_untrusted
 from virtuallog_loglets.native.core.sequencer import AskState, Effect, NativeResolve, NativeSend, Resume, Sequencer
 from virtuallog_loglets.native.messages import NativeAppend, NativeGetState, NativeState, NativeStore, NativeStored
@@ -164,6 +165,7 @@ class SequencerDriver:
     _meter: SequencerMetrics = attrs.field(factory=SequencerMetrics)
     _times: WaveTimes = attrs.field(init=False)
     _offered: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _end: EndOfTurn = attrs.field(factory=end_of_turn, init=False)
     _abandoned: bool = attrs.field(default=False, init=False)
     """True once the role and its nursery have been closed: outstanding answers are ignored."""
 
@@ -234,7 +236,7 @@ class SequencerDriver:
         if core.committed > committed:
             _COMMITTED.reached()
             self._perform(effects)
-            # behind the answers, which callers wait for
+            self._end.flush()  # callers wait for the answers, not for what follows
             if core.has_work:
                 self._offered.set()
             self._times.committed(core.committed, self._environment.clock.monotonic())
@@ -274,6 +276,8 @@ class SequencerDriver:
         now, services = self._environment.clock.monotonic(), self._environment.services
         store = NativeStore(segment=self._core.segment, wave=send.wave.blob, known_tail=send.known_tail)
         for server, run in send.receivers:
+            if server == self._environment.node:  # the last one: its way to the disk is as long as that to the others
+                self._end.flush()
             services.post(server, store, partial(self._guard, self._stored, server, run), STORE_SECONDS)
             _SENT.reached()
         self._times.sent(send.wave, now)  # behind the sends
