@@ -62,14 +62,15 @@ class CoordinatorRequests:
 
     _replica: LocalReplica
     _environment: NodeEnvironment
-    driver: CoordinatorDriver = attrs.field(init=False)
+    driver: CoordinatorDriver = attrs.field(
+        default=attrs.Factory(lambda self: CoordinatorDriver(self._replica, self._environment), takes_self=True)
+    )
     _core: Coordinator = attrs.field(init=False)
     _early: deque[tuple[_Request, Done, float]] = attrs.field(factory=deque, init=False)
     """Requests that wait for an election, with their deadlines."""
     _is_campaigning: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.driver = CoordinatorDriver(self._replica, self._environment)
         self._core = self.driver.core
 
     def stop(self, error: VirtualLogError) -> None:

@@ -151,8 +151,7 @@ async def _trim(world: World, leader: Leader, offset: int) -> CoordinatorReply |
         answered.set()
 
     machine = world.machines[leader.node]
-    requests = CoordinatorRequests(machine.replica, machine.environment)
-    requests.driver = leader.running
+    requests = CoordinatorRequests(machine.replica, machine.environment, leader.running)
     requests.request(PaxosTruncate(segment=SEGMENT, offset=offset), done)
     with world.within():
         await answered.wait()
