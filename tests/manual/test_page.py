@@ -17,7 +17,7 @@ PAGE: Final = (ROOT / "docs/howto/operate.md").read_text()
 HERE: Final = Path(__file__).parent
 ELSEWHERE: Final = {
     "archive": "tests/loglets/archive/test_processes.py",
-    "bench append": "tests/lab/test_appends.py",
+    "bench append": "tests/lab/appends/test_appends.py",
     "bench reconfigure": "tests/lab/swaps/test_matrix.py",
     "demo": "tests/lab/test_demo.py",
     "paxos-log status": "tests/server/cli/test_paxos_log.py",
