@@ -45,14 +45,13 @@ from virtuallog.rpc.protocol.messages import (
 )
 from virtuallog.rpc.protocol.node import NODE
 
-_FROM_SEGMENTS: Final = RPC.Message.from_segments
 _OPEN_RESULTS: Final = NODE.schema.schema.methods["open"].result_type
 
 
 def parse(frame: Frame) -> Any:
     """Return the message in a frame."""
     size = len(frame[0]) if len(frame) == 1 else sum(map(len, frame))
-    return _FROM_SEGMENTS(frame, traversal_words_max(size), NESTING_MAX)
+    return RPC.Message.from_segments(frame, traversal_words_max(size), NESTING_MAX)
 
 
 def kind_of(message: Any) -> str:
