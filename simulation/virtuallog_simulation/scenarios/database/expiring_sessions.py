@@ -42,16 +42,16 @@ MANNER: Final = EmbeddedClientPace(pause_seconds=2.0)
 STAYING: Final = 5
 """Clients that stay: one for each server, the others for all."""
 START_SECONDS: Final = 30.0
-CALM: Final = 0.3
+CALM: Final = 0.2
 """Share of the runs in which nothing fails."""
 EPISODES: Final = (1, 2)
-EPISODE_SECONDS: Final = (0.5, 6.0)
+EPISODE_SECONDS: Final = (1.0, 6.0)
 STUTTER_SECONDS: Final = (0.2, 2.5)
 """Length of one of several stops in a row."""
 STUTTERS: Final = (2, 4)
 AWAKE_SECONDS: Final = (0.001, 0.2)
 """Between two such stops: enough to answer, and often not enough to report."""
-LATE_SECONDS: Final = (0.3, 2.0)
+LATE_SECONDS: Final = (0.05, 0.4)
 """Delay in seconds of what one server hears of the others."""
 BETWEEN_SECONDS: Final = (0.3, 2.0)
 READ_SECONDS: Final = 1.5
@@ -139,7 +139,8 @@ class _Run:
             await trio.sleep(self.source.uniform(*AWAKE_SECONDS))
 
     async def delay(self, server: NodeId) -> None:
-        """Delay what it hears of the others; in the end they hear nothing of it any more."""
+        """Delay what it hears of the others, so that it always waits for an answer. Then stop it for a moment, and let nothing that it
+        says afterwards reach them: the answers that it finds are old, and the last ones."""
         others = [node for node in NODES if node != server]
         heard = [self.world.network.link(node, server) for node in others]
         said = [self.world.network.link(server, node) for node in others]
@@ -147,8 +148,11 @@ class _Run:
         for link in heard:
             link.quality = attrs.evolve(link.quality, delay_seconds=late)
         await trio.sleep(self.seconds)
+        self.three.machine(server).pause()
         for link in said:
             link.cut("staged")
+        await trio.sleep(self.source.uniform(*STUTTER_SECONDS))
+        self.three.machine(server).resume()
         await trio.sleep(self.seconds)
         for link in said:
             link.mend("staged")
@@ -174,7 +178,7 @@ _EPISODES: Final[Sequence[tuple[float, Callable[[_Run, NodeId], Awaitable[None]]
     (3, _Run.isolate),
     (2, _Run.pause),
     (3, _Run.stutter),
-    (3, _Run.delay),
+    (4, _Run.delay),
     (1, _Run.restart),
     (1, _Run.swap),
 )
