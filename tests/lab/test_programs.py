@@ -23,7 +23,7 @@ async def test_three_swaps_under_load_lose_nothing() -> None:
     assert told.problems == ()
     assert told.plain["swaps"] == 3
     assert told.plain["acknowledged"] == evidence.verdict.entries > 0
-    assert told.plain["phases"].keys() >= {"seal", "tail", "put", "client finds it"}
+    assert told.plain["phases"].keys() >= {"promise", "seal", "tail", "vote", "client finds it"}
 
 
 @pytest.mark.long

@@ -220,6 +220,24 @@ async def test_get_is_one_round_trip() -> None:
         assert len(cluster.requests) <= 3
 
 
+@simulated
+async def test_a_newer_version_is_told_before_it_is_known_to_be_the_newest() -> None:
+    """A client that waits for a change needs no second round; without a newer version the answer is the newest one."""
+    async with world() as cluster:
+        await cluster.start(THREE)
+        writer, waiting = cluster.client(), cluster.client()
+        await writer.put(b"one", 0, attempt=1)
+        assert await waiting.get() == (1, b"one")
+        await writer.put(b"two", 1, attempt=2)
+        cluster.requests.clear()
+
+        assert await waiting.get_newer(1) == (2, b"two")
+        assert {request.slot for _, request in cluster.requests if isinstance(request, Ask)} == {2}
+        assert await waiting.get_newer(1) == (2, b"two"), "it is known already"
+        assert len(cluster.requests) <= 3
+        assert await waiting.get_newer(2) == (2, b"two"), "there is none"
+
+
 @pytest.mark.parametrize("down", THREE)
 @simulated
 async def test_minority_down(down: NodeId) -> None:

@@ -36,6 +36,14 @@ WATCH_SECONDS: Final = 0.4
 A node that stands still answers nothing. Its successor may have been decided long before a call to it times out.
 """
 
+LATE_SHARE: Final = 0.125
+"""Longest pause before the next look at the chain, as a share of the time waited so far.
+
+A successor that was found after a third of a second is noticed within the next twentieth of one.
+"""
+LOOKS_FREE: Final = 8
+"""Multiple of `AppenderSettings.retry_min` up to which pauses may double in any case."""
+
 _PLACED = CrashPoint("appender: a batch is in the log, its callers have not been told")
 
 
@@ -153,10 +161,10 @@ class BatchSender:
         self, flight: InFlightBatch, segment: Segment, loglet: Loglet, failed: VirtualLogError | None
     ) -> None:
         state = self._state
-        opens, pause = not state.session.opened, state.settings.retry_min
+        opens, pause, began = not state.session.opened, state.settings.retry_min, state.clock.monotonic()
         while flight.batch.session == state.session.id:
             # Also if the attempt is cancelled, or refused for the moment: a second copy of the call may yet be taken.
-            was_in_doubt, flight.in_doubt = flight.in_doubt, True
+            was_in_doubt, flight.in_doubt, longest = flight.in_doubt, True, state.settings.retry_max
             try:
                 if failed is not None:
                     raise failed
@@ -170,6 +178,7 @@ class BatchSender:
                 state.asked_for_successor |= isinstance(error, ReconfigurationNeededError)
                 self._lose(segment)
             except RetryableError as error:
+                longest = self._longest_pause(began)
                 state.meter.again.add(type(error).__name__)
                 await self._look_for_successor(segment, error)
             except TailMismatchError as error:  # definite: a batch that the loglet had placed would get its place again
@@ -189,7 +198,13 @@ class BatchSender:
                 return
             failed = None
             await state.clock.sleep(pause)
-            pause = min(2 * pause, state.settings.retry_max)
+            pause = min(2 * pause, longest)
+
+    def _longest_pause(self, began: float) -> float:
+        """Longest pause before the next look at the chain, for a batch whose outcome is unknown since `began`."""
+        settings = self._state.settings
+        waited = self._state.clock.monotonic() - began
+        return min(settings.retry_max, max(settings.retry_min * LOOKS_FREE, waited * LATE_SHARE))
 
     async def _abandon_in_turn(self, failed: InFlightBatch, error: VirtualLogError) -> None:
         """Abandon a batch once all older ones are settled: these have outcomes of their own.

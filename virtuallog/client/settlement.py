@@ -20,6 +20,7 @@ from virtuallog.contract.types import GapKind, LogPosition, PlacedBatch
 SETTLE_READ_BYTES: Final = 4 << 20
 """Size of one read while a sealed range is searched."""
 
+_FOUND = CrashPoint("appender: the successor of a sealed loglet is known, its range is not searched")
 _SEARCHED = CrashPoint("appender: a sealed range is searched, nothing is sent to its successor")
 
 
@@ -46,6 +47,7 @@ class Settlement:
         left = state.segment
         chain = (await self._space.successors.after(left.id, failed=state.asked_for_successor)).chain
         state.asked_for_successor = False
+        _FOUND.reached()
         mine = await self._search(left, chain) if state.session.has_unknown_outcomes else []
         _SEARCHED.reached()
         # Before any caller gets an outcome: one that posts again at once must not get into the old segment.

@@ -164,3 +164,15 @@ class SupportsPost(Protocol):
                 fault of the caller and ends the client.
         """
         ...
+
+
+@runtime_checkable
+class SupportsSealedTail(Protocol):
+    """A `Loglet` whose servers tell its tail as they are sealed: a change of the chain takes one round less."""
+
+    async def seal_and_check_tail(self) -> Tail:
+        """`seal` followed by `check_tail`, as one operation; the tail is as good as if asked for after the seal.
+
+        Raises: as these two.
+        """
+        ...

@@ -54,6 +54,36 @@ class MetaStore(Protocol):
         ...
 
 
+@runtime_checkable
+class SupportsPreparedPut(Protocol):
+    """A `MetaStore` that can do a part of a `put` before its value is known.
+
+    A change of the chain knows its value only once the active loglet is sealed, and appends wait from then on.
+    """
+
+    async def prepare_put(self, expected_version: int) -> None:
+        """Do now what the next `put` of this object after `expected_version` can do without its value.
+
+        A hint: the put means the same without it, and takes longer. Changes no version. Cancel: no effect.
+
+        Raises:
+            UnavailableError: no majority answered: a put would fail as well.
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsNewerVersion(Protocol):
+    """A `MetaStore` that can tell of a newer version before it knows that there is none newer still."""
+
+    async def get_newer(self, than: int) -> tuple[int, bytes]:
+        """Return a decided version newer than `than`, not necessarily the newest one; or else as `MetaStore.get`.
+
+        For a caller that waits for a change and needs to know only that it is decided.
+        """
+        ...
+
+
 class MetaStoreProvider(Protocol):
     """A kind of MetaStore, pluggable through the entry-point group `virtuallog.metastores`."""
 

@@ -21,7 +21,7 @@ required part is `LogletProvider`. Every other protocol is optional: the product
 | optional, operators | `SupportsDiagnosis` | evidence for `virtuallog explain` |
 | optional, operators | `MetricsSource` (`contract.metrics`) | metrics of the kind |
 | optional, upgrades | `RequiresVersion` | the oldest protocol version that nodes must speak |
-| optional, offered by a *loglet* | `SupportsPost` (`contract.loglet`) | appends without a waiting task |
+| optional, by a *loglet* | `SupportsPost`, `SupportsSealedTail` (`contract.loglet`) | appends without a task; the tail with the seal |
 | mixin | `ServerlessProvider` | the required parts that a kind without roles on nodes leaves empty |
 
 Functions below the protocols: `replicated`, `servers_of`, `compose`, `check_level`.

@@ -14,7 +14,7 @@ from virtuallog.contract import register
 from virtuallog.contract.chain import Segment, SegmentId
 from virtuallog.contract.errors import UnavailableError, UnknownKindError
 from virtuallog.contract.loglet import Loglet
-from virtuallog.contract.metastore import MetaStore
+from virtuallog.contract.metastore import MetaStore, SupportsNewerVersion
 from virtuallog.contract.ports import Environment
 from virtuallog.contract.provider import LogletProvider
 from virtuallog.contract.register import Register
@@ -47,7 +47,18 @@ class ChainCache:
         Raises:
             UnavailableError: no majority of the MetaStore answered, or the cluster is not bootstrapped.
         """
-        version, value = await self.metastore.get()
+        return self._take(*await self.metastore.get())
+
+    async def find_newer(self) -> Register:
+        """A register newer than the cached one as soon as any is known, which need not be the newest; or else as `refresh`.
+
+        Raises: as `refresh`.
+        """
+        if self.cached is None or not isinstance(self.metastore, SupportsNewerVersion):
+            return await self.refresh()
+        return self._take(*await self.metastore.get_newer(self.cached.version))
+
+    def _take(self, version: int, value: bytes) -> Register:
         if version == 0:
             raise UnavailableError("the cluster has not been bootstrapped")
         if self.cached is not None and version <= self.cached.version:

@@ -46,7 +46,8 @@ class SuccessorSearch:
         grace = 0.0 if failed else settings.grace * (1 + environment.random.random() / 2)
         deadline = environment.clock.monotonic() + grace
         while True:
-            found = await self._view.refresh()
+            # Any decided successor will do: if it is sealed already, its own successor is asked for next.
+            found = await self._view.find_newer()
             if found.chain.last.id != segment_id or found.chain.active is None:
                 return found
             now = environment.clock.monotonic()
@@ -58,7 +59,7 @@ class SuccessorSearch:
                 )
             else:
                 await environment.clock.sleep(pause)
-                pause = min(2 * pause, settings.poll_max)
+                pause = min(1.5 * pause, settings.poll_max)
 
     async def _try_to_roll_forward(self, stuck: Register) -> None:
         try:

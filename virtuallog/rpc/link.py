@@ -61,6 +61,8 @@ class NodeLink:
     _nursery: trio.Nursery
     _report: Callable[[Done, Any], None]
     """Delivers an already known outcome on the next scheduler turn, never re-entrantly."""
+    _on_broken: Callable[[NodeId], None] = lambda _: None
+    """Called when an open session has ended that was still wanted. Must not block and must not post."""
     traffic: Traffic = attrs.field(factory=Traffic, init=False)
     sessions_ended: int = attrs.field(default=0, init=False)
     """Number of sessions that ended, failed attempts included."""
@@ -194,6 +196,7 @@ class NodeLink:
         self._session, self._error = None, error
         if session.is_open:  # it has worked: try again on the next post
             self._failures, self._retry_at = 0, self._clock.monotonic()
+            self._on_broken(self.node)
         else:
             self._retry_at = self._clock.monotonic() + self._backoff_seconds()
             self._failures += 1

@@ -85,6 +85,14 @@ class RpcServices:
         self._sooner = trio.Event()
         """Set when `_sweep_at` has moved forward."""
         self._nursery: trio.Nursery | None = None
+        self._on_broken: Callable[[NodeId], None] = lambda _: None
+
+    def watch_connections(self, on_broken: Callable[[NodeId], None]) -> None:
+        """Call `on_broken` with a node when an open connection to it has ended: closed, reset or silent.
+
+        That is no proof that its process has ended. Replaces the function given before. It must not block and must not post.
+        """
+        self._on_broken = on_broken
 
     def learn(self, interfaces: Iterable[Interface]) -> None:
         """Take in further requests that will be posted to other nodes.
@@ -193,13 +201,23 @@ class RpcServices:
         return answers[0]
 
     def _new_link(self, node: NodeId, nursery: trio.Nursery) -> NodeLink:
-        link = self._links[node] = self._make_link(node, self._resolve, nursery)
+        link = self._make_link(node, self._resolve, nursery, self._broken)
+        self._links[node] = link
         return link
 
-    def _make_link(self, node: NodeId, resolve: Resolve, nursery: trio.Nursery) -> NodeLink:
+    def _broken(self, node: NodeId) -> None:
+        self._on_broken(node)
+
+    def _make_link(
+        self,
+        node: NodeId,
+        resolve: Resolve,
+        nursery: trio.Nursery,
+        on_broken: Callable[[NodeId], None] = lambda _: None,
+    ) -> NodeLink:
         return NodeLink(
             node, self._methods, resolve, self._connect, self._clock, self._random, nursery,
-            self._known_outcomes.report,
+            self._known_outcomes.report, on_broken,
         )  # fmt: skip
 
     def _refusal(self) -> VirtualLogError | None:

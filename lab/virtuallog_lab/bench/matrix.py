@@ -12,8 +12,6 @@ from virtuallog_lab.bench.swaps import SwapCost, phase_spreads
 from virtuallog_lab.harness.report import Table
 from virtuallog_lab.workload.latencies import SPREAD_COLUMNS, Spread
 
-WAITING: Final = PHASES[1:]
-"""The phases in which appends wait; before them everything goes on."""
 ARROW: Final = " \N{RIGHTWARDS ARROW} "
 
 

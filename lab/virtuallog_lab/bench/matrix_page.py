@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from virtuallog_lab.bench.matrix import WAITING, Cell, Matrix
+from virtuallog_lab.bench.matrix import Cell, Matrix
 from virtuallog_lab.bench.reconfigure import SwapMatrixOutcome
+from virtuallog_lab.bench.steps import WAITING
 from virtuallog_lab.harness.report import Table as Told
 from virtuallog_server.report import Band, Figure, Page, Section, Span, Table, Timeline, Tone, Verdict
 
-TONES: Final[dict[str, Tone]] = dict(zip(WAITING, ("red", "orange", "violet", "blue", "green"), strict=True))
+TONES: Final[dict[str, Tone]] = dict(zip(WAITING, ("red", "orange", "violet", "blue", "teal", "green"), strict=True))
 NOTES: Final = (
     "The longest stretch without any acknowledgement, over all outstanding appends together. Rows: from; columns: to. "
     "disaggregated: a native loglet whose entries are on three nodes that only store.",

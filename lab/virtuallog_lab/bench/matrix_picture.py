@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from virtuallog.runtime.file_errors import file_errors
-from virtuallog_lab.bench.matrix import WAITING, Cell, Matrix
+from virtuallog_lab.bench.matrix import Cell, Matrix
+from virtuallog_lab.bench.steps import WAITING
 
-COLOURS: Final = dict(zip(WAITING, ("#cf3030", "#d9730d", "#7a4fd0", "#2f6fdb", "#2e8b3d"), strict=True))
+COLOURS: Final = dict(zip(WAITING, ("#cf3030", "#d9730d", "#7a4fd0", "#2f6fdb", "#0f8f86", "#2e8b3d"), strict=True))
 ROW_INCHES: Final = 0.24
 """Height of a pair in the timelines, in inches."""
 

@@ -103,9 +103,9 @@ async def _run_on_one(plan: SwapMatrixPlan, rounds: int, keep: Path | None) -> C
         swap_repeatedly, targets=[*plan.targets, *tour(plan.targets, rounds)], window_seconds=plan.window_seconds
     )
     async with temporary_cluster(OBSERVED, keep, log_nodes=LOG_NODES) as cluster:
-        with client_steps() as searched:
+        with client_steps() as client:
             evidence = await run_trial(cluster, plan.load, story)
-        steps = read_steps(cluster, searched, evidence.workload.started)
+        steps = read_steps(cluster, client, evidence.workload.started)
     seen = swap_costs(find_gaps(evidence.result, evidence.times, plan.window_seconds), steps)
     return ClusterSwaps(
         first=seen[: visits - 1],

@@ -16,22 +16,26 @@ from typing import Final
 from virtuallog.contract.crash_points import CRASH_POINTS, CrashPoint, hooked
 from virtuallog.reconfiguration import chain_writer
 from virtuallog.runtime.clock import SystemClock
+from virtuallog_metastore.drivers import client
 from virtuallog_server.cli import main
 
 STEPS: Final = {
     "chain: a successor is planned, nothing is sealed": "planned",
+    "metastore: a majority has promised, the value is not known": "promised",
     "chain: the active loglet is sealed, its tail is not known": "sealed",
     "chain: the tail of a sealed loglet is known, nothing is put": "bounded",
-    "chain: an extension is decided, its client does not know": "decided",
+    "metastore: a decision has left for one member more": "decided",
+    "chain: an extension is decided, its client does not know": "taught",
 }
-"""Points of `virtuallog.reconfiguration.chain_writer`, and what the file calls them."""
+"""Points of the chain writer and of the client of the MetaStore, and what the file calls them. A new chain is decided right before
+its proposer tells the members so; each of these messages is a step."""
 FILE: Final = "steps"
 
 
 def run() -> None:
     """Run the command line, observed."""
     missing = STEPS.keys() - CRASH_POINTS.keys()
-    assert not missing, f"{chain_writer.__name__} has no points {missing}"
+    assert not missing, f"{chain_writer.__name__} and {client.__name__} have no points {missing}"
     clock = SystemClock()
     with (Path(sys.argv[-1]).parent / FILE).open("a", buffering=1) as file:
 

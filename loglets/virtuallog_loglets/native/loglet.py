@@ -30,7 +30,12 @@ from virtuallog_loglets.native.config import NativeConfig, TransferLimits
 from virtuallog_loglets.native.core import read_assembly
 from virtuallog_loglets.native.core.quorum import committed_tail
 from virtuallog_loglets.native.core.tail_check import NativeTailCheck
-from virtuallog_loglets.native.drivers.tail_check_driver import ASK_SECONDS, CHECK_SECONDS, NativeTailCheckDriver
+from virtuallog_loglets.native.drivers.tail_check_driver import (
+    ASK_SECONDS,
+    CHECK_SECONDS,
+    SEALING,
+    NativeTailCheckDriver,
+)
 from virtuallog_loglets.native.drivers.tail_check_driver import WAIT_SECONDS as ANSWER_SECONDS
 from virtuallog_loglets.native.messages import (
     NO_EXPECTATION,
@@ -54,7 +59,6 @@ The first pass finds a healthy server quickly, past any that stand still. The se
 those that did not answer.
 """
 
-_SEALING = CrashPoint("native: a seal has left for one LogServer more")
 _TRIMMING = CrashPoint("native: a trim has left for one LogServer more")
 
 
@@ -162,7 +166,18 @@ class NativeLoglet:
         raise _unreadable(start, damage, next(iter(unheard.values()), None))
 
     async def seal(self) -> None:
-        await self._ask_majority(NativeSeal(segment=self.segment), "seal", _SEALING)
+        await self._ask_majority(NativeSeal(segment=self.segment), "seal", SEALING)
+
+    async def seal_and_check_tail(self) -> Tail:
+        """See `virtuallog.contract.loglet.SupportsSealedTail`.
+
+        A server that is sealed answers with its tail: those of a majority are what a check would ask for next.
+        """
+        core = NativeTailCheck(self.config, self._known_tail)
+        try:
+            return await NativeTailCheckDriver(self.segment, core, self._environment, self._limits).run(seals=True)
+        finally:
+            self._learn(core.known_tail)
 
     async def prefix_trim(self, offset: LogletOffset) -> LogletOffset:
         if self._known_tail < offset:

@@ -6,6 +6,10 @@ So the next proposer either finishes or outvotes a value that only one acceptor 
 block no client (CorfuDB's livelock, C#3875).
 
 The first refusal ends the attempt: its ballot is behind, and the next one will not be.
+
+The two phases may be two rounds. Phase 1 without a proposal of its own ends as `Vacant` if a majority has promised and
+accepted nothing; phase 2 (`second_phase`) may follow at any later time. A promise does not age: an acceptor that
+has promised a higher ballot since refuses the proposal, and the put starts anew.
 """
 
 from __future__ import annotations
@@ -51,6 +55,16 @@ class Proposer:
         self._promises = Tally(self.basis.members)
         self._votes = Tally(self.basis.members)
         self._lessons = LaggingMembers(self.basis)
+
+    @classmethod
+    def second_phase(cls, basis: Decision, ballot: Ballot, own: Proposal) -> Proposer:
+        """A round that proposes `own`, after a first phase with `ballot` that ended as `Vacant`.
+
+        At most once for a ballot: two proposals of one ballot could both be chosen.
+        """
+        proposer = cls(basis, ballot, own)
+        proposer._proposal = own
+        return proposer
 
     @property
     def slot(self) -> int:

@@ -53,6 +53,7 @@ class AcceptorDriver:
     _queue: trio.MemorySendChannel[_Queued]
     _now: Callable[[], float]
     _meter: AcceptorMetrics
+    _learned: Callable[[bytes], None]
     _failure: VirtualLogError | None = attrs.field(default=None, init=False)
 
     @classmethod
@@ -66,7 +67,7 @@ class AcceptorDriver:
         store = await environment.key_values(STORE)
         acceptor = await records.restore(store, environment.is_seated)
         queue, queued = trio.open_memory_channel[_Queued](QUEUE_MAX)
-        service = cls(acceptor, store, environment.fail, queue, environment.clock.monotonic, meter)
+        service = cls(acceptor, store, environment.fail, queue, environment.clock.monotonic, meter, environment.learned)
         meter.known_version = acceptor.known
         if acceptor.known < 0 and environment.node in members:
             await service._perform(Learn(genesis(tuple(sorted(set(members))))), lambda _: None)
@@ -77,6 +78,9 @@ class AcceptorDriver:
     def _receive(self, message: Message, done: Done) -> None:
         try:
             check_untrusted(message)
+            if self._shows_decision(message):
+                self._tell(message, done)
+                return
             self._queue.send_nowait((message, done))
             self._meter.waiting += 1
         except trio.WouldBlock:
@@ -85,6 +89,19 @@ class AcceptorDriver:
             done(OverloadedError("the MetaStore of this node is stopping"))
         except VirtualLogError as error:
             done(error)
+
+    def _shows_decision(self, message: Message) -> bool:
+        """True for a question about a closed slot: the answer is a decision, which is true, also if this disk fails.
+
+        So it need not wait behind a write, above all not behind that of the very decision. All other answers speak
+        of this acceptor's own memory, and come in order.
+        """
+        return isinstance(message, Ask) and message.slot <= self._acceptor.known and self._failure is None
+
+    def _tell(self, message: Message, done: Done) -> None:
+        (reply,) = self._acceptor.step(message)
+        assert isinstance(reply, Reply), "a question about a closed slot changes nothing"
+        done(reply.outcome)
 
     async def _serve(self, queued: trio.MemoryReceiveChannel[_Queued]) -> None:
         """Serve until cancelled. If cancelled inside a write, the answer is never sent: its outcome
@@ -115,6 +132,9 @@ class AcceptorDriver:
                 case Reply():
                     done(effect.outcome)
                 case PersistBallots() | PersistDecision():
+                    if isinstance(effect, PersistDecision) and effect.decision.version > 0:
+                        # It is true, also if this disk fails, and appends may wait for a sequencer here.
+                        self._learned(effect.decision.proposal.value)
                     before, after = _around(message)
                     before.reached()
                     await self._store.write(records.changes(effect))

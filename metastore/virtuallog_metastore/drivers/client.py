@@ -35,6 +35,16 @@ PAUSE_SECONDS_MIN: Final = 0.02
 """Shortest pause: about two rounds over a local network with synced writes, so that the other
 proposer can finish."""
 
+LOOK_SECONDS: Final = 0.0005
+"""Half of the mean pause before the second look of a read at a half-accepted version; doubles with each look.
+
+The votes of a proposer that lives are some hundred microseconds apart, and a client whose appends wait for
+the successor of a sealed loglet reads the register.
+"""
+
+LOOKS: Final = 5
+"""Looks at a half-accepted version before a read finishes it: about 30 ms, as long as a writer pauses."""
+
 PAUSE_SECONDS_MAX: Final = 1.0
 """Longest pause between attempts, in seconds, up to half more by chance. Pauses double up to it."""
 
@@ -69,6 +79,7 @@ class Backoff:
         await self._clock.sleep(seconds)
 
 
+_PREPARED = CrashPoint("metastore: a majority has promised, the value is not known")
 _CHOSEN = CrashPoint("metastore: a majority has accepted, nobody knows that it is decided")
 _MOVED = CrashPoint("metastore: new members are decided, they do not know it", rare=True)
 _WON = CrashPoint("metastore: a put has won, its caller has not been told")
@@ -95,6 +106,8 @@ class PaxosMetaStore:
     """Members of the decision known before that one."""
     _established: int = attrs.field(default=-1, init=False)
     """Newest version that a majority of its own members is known to know."""
+    _promised: tuple[Decision, Ballot] | None = attrs.field(default=None, init=False)
+    """A decision, and a ballot that a majority has promised for the slot after it, not used yet. None if there is none."""
 
     @classmethod
     def open(cls, members: Sequence[NodeId], environment: Environment) -> PaxosMetaStore:
@@ -114,6 +127,11 @@ class PaxosMetaStore:
         """Read the register as `MetaStore.get`. One round trip if this object knows the newest
         version and no client writes."""
         decision = await self._refresh()
+        return decision.version, decision.proposal.value
+
+    async def get_newer(self, than: int) -> tuple[int, bytes]:
+        """Read the register as `SupportsNewerVersion.get_newer`: the first answer of a member that knows more is enough."""
+        decision = await self._refresh(enough=than + 1)
         return decision.version, decision.proposal.value
 
     async def put(
@@ -142,10 +160,39 @@ class PaxosMetaStore:
                 raise ChainConflictError(expected=expected_version, found=known.version)
             if known.version > expected_version:
                 return await self._settle(known, expected_version, attempt, backoff)
-            outcome = await self._propose(known, known.next(value, voters, attempt), round_)
+            proposal, ballot = known.next(value, voters, attempt), self._take_promised(known)
+            if ballot is None:
+                outcome = await self._propose(known, proposal, round_)
+            else:
+                outcome = await run_round(self._services, Proposer.second_phase(known, ballot, proposal))
             if isinstance(outcome, Preempted):
                 round_ = outcome.promised.round + 1
             await self._take(outcome, backoff)
+
+    async def prepare_put(self, expected_version: int) -> None:
+        """Run phase 1 of the next slot, as `SupportsPreparedPut.prepare_put`.
+
+        The promises disturb no reader, and a competing proposer as much as those of a put.
+        """
+        backoff, round_ = Backoff(self._clock, self._random), 0
+        while (known := self._known) is not None and known.version == expected_version:
+            if self._promised is not None and self._promised[0] is known:
+                return
+            round_ += 1  # above the ballot of the attempt before
+            ballot = self._ballot(round_)
+            outcome = await run_round(self._services, Proposer(known, ballot, None))
+            if isinstance(outcome, Vacant):
+                self._promised = known, ballot
+                _PREPARED.reached()
+                return
+            if isinstance(outcome, Preempted):
+                return  # another proposer is at work: the put outbids it, if it still has to
+            await self._take(outcome, backoff)
+
+    def _take_promised(self, known: Decision) -> Ballot | None:
+        """The promised ballot for the slot after `known`, which is used up by this; None if there is none."""
+        promised, self._promised = self._promised, None
+        return promised[1] if promised is not None and promised[0] is known else None
 
     async def _settle(self, known: Decision, expected_version: int, attempt: int, backoff: Backoff) -> int:
         """Find the winner of a decided slot.
@@ -163,23 +210,45 @@ class PaxosMetaStore:
         _WON.reached()
         return version
 
-    async def _refresh(self) -> Decision:
-        """Return the newest decision, at least as new as any put that returned before the call."""
-        backoff, met_half_accepted = Backoff(self._clock, self._random), False
+    async def _refresh(self, enough: int | None = None) -> Decision:
+        """Return the newest decision, at least as new as any put that returned before the call.
+
+        A decision of version `enough` or later is returned without asking for one that is newer still; None: none is.
+        """
+        backoff, looks = Backoff(self._clock, self._random), 0
         while True:
             known = self._known
+            if enough is not None and known is not None and known.version >= enough:
+                return known
             outcome = await self._survey(known)
-            if isinstance(outcome, HalfAccepted) and known is not None and met_half_accepted:
+            if isinstance(outcome, Chosen) and known is not None and outcome.decision.members == known.members:
+                return self._read_chosen(outcome.decision)
+            if isinstance(outcome, HalfAccepted) and known is not None:
+                looks += 1
+                if looks <= LOOKS:
+                    await self._clock.sleep(LOOK_SECONDS * 2**looks * self._random.uniform(0.5, 1.5))
+                    continue
                 # Its proposer has had time and may be dead. Without finishing it a later read could
                 # miss what an earlier one saw.
-                outcome = await self._propose(known, None, outcome.promised.round + 1)
-            met_half_accepted = isinstance(outcome, HalfAccepted)
+                outcome, looks = await self._propose(known, None, outcome.promised.round + 1), 0
             if isinstance(outcome, Vacant) and known is not None:
                 self._established = max(self._established, known.version)
                 if known is self._known:
                     return known
             else:
                 await self._take(outcome, backoff)
+
+    def _read_chosen(self, decision: Decision) -> Decision:
+        """Take a decision whose votes were counted by a read, without a further round; returns the newest one.
+
+        It is new enough. If a put of a later version had returned before this read, a majority of the same members
+        had voted for that, and knew this decision (invariant M1): one of them would have shown it, and no vote.
+        A later read cannot miss it: it meets one of the votes. It is not taught here. Its proposer does that; if it is dead, the next read does, as it asks about the next slot.
+        """
+        _CHOSEN.reached()
+        self._adopt(decision)
+        assert self._known is not None
+        return self._known
 
     async def _take(self, outcome: Outcome, backoff: Backoff) -> None:
         """Continue with the outcome of a round, or pause."""
@@ -229,10 +298,13 @@ class PaxosMetaStore:
         return await run_round(self._services, Survey(known, (), others)) if others else Unreachable()
 
     async def _propose(self, known: Decision, own: Proposal | None, round_: int) -> Outcome:
-        nonce = self._random.getrandbits(63)
-        ballot = Ballot(round=round_, node=self._node, boot=self._boot, nonce=nonce)
+        return await run_round(self._services, Proposer(known, self._ballot(round_), own))
+
+    def _ballot(self, round_: int) -> Ballot:
+        """A new ballot."""
+        ballot = Ballot(round=round_, node=self._node, boot=self._boot, nonce=self._random.getrandbits(63))
         assert ballot > BALLOT_ZERO
-        return await run_round(self._services, Proposer(known, ballot, own))
+        return ballot
 
     async def _disseminate(self) -> Outcome:
         """Make the newest decision known to the members that made it and those that decide next."""

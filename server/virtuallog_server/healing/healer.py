@@ -116,6 +116,11 @@ class Healer:
         state = f"{what} since {seconds:.0f} s" if lane.acting else f"seen since {seconds:.0f} s"
         return (f"{decision.reason}: {state}" + (f"; failed before: {lane.problem}" if lane.problem else ""),)
 
+    def disconnected(self, node: NodeId) -> None:
+        """Take note that a connection to a node has ended: it is probed at once, not in its turn."""
+        self.detector.disconnected(node, self._environment.clock.monotonic())
+        self._news.set()
+
     def metrics(self) -> list[MetricFamily]:
         """Metrics of the healer (`virtuallog.contract.metrics.MetricsSource`)."""
         return self._meter.metrics(len(self.detector.suspects))

@@ -275,6 +275,7 @@ class Node:
                 self._healer = Healer(
                     self.config.node, virtual_log, self._policy, self._pace, self._health.alive, lambda: self.level
                 )
+                self._ports.watch_connections(self._healer.disconnected)
                 nursery.start_soon(self._healer.run)
             await self._register_follower.run(virtual_log.view, self._ports.clock)
 
@@ -294,6 +295,7 @@ class Node:
             clock=ports.clock,
             random=ports.random,
             nursery=client.nursery,
+            learned=client.learned,
             node=self.config.node,
             boot=self.identity.boot,
             storage=ports.storage,
@@ -348,8 +350,12 @@ class Node:
         assert isinstance(segment_id, SegmentId)
         view = self._require_log().view
         found = find_retained(view.cached.chain, segment_id, self._providers) if view.cached else None
-        if found is None:
-            found = find_retained((await view.refresh()).chain, segment_id, self._providers)
+        for look in (
+            view.find_newer,
+            view.refresh,
+        ):  # appends wait for the first one; only the second one can refuse them
+            if found is None:
+                found = find_retained((await look()).chain, segment_id, self._providers)
         if found is None:
             raise SealedError(f"segment {segment_id} is not in the chain", refused=True)
         return found
@@ -395,9 +401,14 @@ class Node:
         return await fetch_cluster(self._ports.services, register, self.config.node, suspects)
 
     def _learn(self, register: Register) -> None:
-        """Take note of a decided register, which need not be the newest."""
+        """Take note of a decided register, which need not be the newest.
+
+        The chain in it is used at once: the first append to a new sequencer on this node then costs no read of the register.
+        """
         self._fence.learn(register)
         self._on_register(register)
+        if self._log is not None:
+            self._log.view.adopt(register)
 
     def _close_everything(self, error: VirtualLogError) -> None:
         """Close all roles, the acceptor included: another process runs this node on this very directory."""

@@ -9,6 +9,7 @@ import attrs
 
 from virtuallog.contract.errors import UnsupportedError
 from virtuallog.contract.ports import Clock, DurableMap, Services, Storage
+from virtuallog.contract.types import NodeId
 from virtuallog_database.ports import StoreDirectory
 from virtuallog_loglets.archive.restored_origin import Origin
 from virtuallog_server.node.bootstrap import Claim, claim_nothing
@@ -17,6 +18,10 @@ from virtuallog_server.node.identity_fence import AddressProbe, no_address_probe
 
 async def _no_local_store(role: str) -> StoreDirectory:
     raise UnsupportedError(f"this node has no place for the state of a {role}")
+
+
+def _no_connections(on_broken: Callable[[NodeId], None]) -> None:
+    """Report nothing: these services have no connections."""
 
 
 async def _no_origin() -> Origin | None:
@@ -55,3 +60,5 @@ class NodePorts:
     """Random bytes that identify this process."""
     who_is_at: AddressProbe = no_address_probe
     """Asks an address for the identity of the process there. It is used for the node's own address as well."""
+    watch_connections: Callable[[Callable[[NodeId], None]], None] = _no_connections
+    """Names a function to call with a node when an open connection to it has ended (`RpcServices.watch_connections`)."""

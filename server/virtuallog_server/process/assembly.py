@@ -96,6 +96,7 @@ async def assemble_node(config: NodeConfig, connect: Connect) -> AsyncIterator[A
             stores_present=data.present,
             nonce=nonce,
             who_is_at=partial(services.who_is_at, timeout_seconds=ANSWER_SECONDS),
+            watch_connections=services.watch_connections,
         )
         node = Node(ports, config, identity, providers=providers, metastore=metastore, on_register=book.learn)
         handlers.update(node.handlers)

@@ -14,7 +14,6 @@ import attrs
 import trio
 
 from virtuallog.contract.errors import ChainConflictError, RetryableError, UnavailableError
-from virtuallog.contract.metastore import MetaStore
 from virtuallog.contract.ports import Environment
 from virtuallog.contract.types import NodeId
 from virtuallog.testing.checker.recorders import RecordedMetaStore
@@ -51,6 +50,8 @@ class RegisterPlan:
     """Share of the puts of equal bytes."""
     newcomers: float
     """Share of the puts by a client that knows only the first members."""
+    prepares: float
+    """Share of the puts with a first phase of its own, before each try."""
     lifetime_seconds: float | None
     """Mean life of a client."""
 
@@ -66,6 +67,7 @@ class RegisterPlan:
             equals=source.choice((0.0, 0.5)),
             newcomers=source.choice((0.0, 0.3)),
             lifetime_seconds=source.choice((None, 0.5, 3.0)),
+            prepares=source.choice((0.0, 0.5)),
         )
 
 
@@ -110,7 +112,7 @@ class Register:
                     put = _Put(self, self.world.random(f"put {done} of client {number}"), f"{number}.{done}")
                     metastore = await put.make(environment, metastore)
 
-    def open(self, environment: Environment, name: str) -> MetaStore:
+    def open(self, environment: Environment, name: str) -> RecordedMetaStore:
         """A client that knows the first members."""
         return RecordedMetaStore(PaxosProvider().open(self.plan.members, environment), self.world.history, name)
 
@@ -139,7 +141,7 @@ class _Put:
     random: random.Random
     name: str
 
-    async def make(self, environment: Environment, metastore: MetaStore) -> MetaStore:
+    async def make(self, environment: Environment, metastore: RecordedMetaStore) -> RecordedMetaStore:
         """Returns the client object that was used, for the next put."""
         plan, source = self.register.plan, self.random
         await trio.sleep(source.expovariate(1.0 / plan.pause_seconds) if plan.pause_seconds else 0.0)
@@ -159,11 +161,15 @@ class _Put:
             self.register.moved(members, retires=retires)
         return metastore
 
-    async def put(self, metastore: MetaStore, value: bytes, version: int, members: list[NodeId] | None) -> bool:
+    async def put(self, metastore: RecordedMetaStore, value: bytes, version: int, members: list[NodeId] | None) -> bool:
         """An unknown outcome is settled by putting the same attempt again."""
         attempt, unknown, won = self.random.getrandbits(63), False, False
+        prepares = self.random.random() < self.register.plan.prepares
         for _ in range(TRIES):
             try:
+                if prepares:
+                    await metastore.prepare_put(version)
+                    self.register.did("prepare a put")
                 await metastore.put(value, version, attempt, members)
             except ChainConflictError:
                 await self._lost(metastore, value, version)
@@ -177,7 +183,7 @@ class _Put:
             break
         return won
 
-    async def _lost(self, metastore: MetaStore, value: bytes, version: int) -> None:
+    async def _lost(self, metastore: RecordedMetaStore, value: bytes, version: int) -> None:
         if version == 0:
             self.register.did("lose the first version")
         try:

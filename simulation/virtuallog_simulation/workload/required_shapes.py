@@ -99,6 +99,7 @@ REGISTERING: Final = (
     "put with other members",
     "walk forward from the first members",
     "retire former members",
+    "prepare a put",
 )
 """Shapes of runs of a bare MetaStore."""
 

@@ -250,6 +250,7 @@ class Cluster:
             stores_present=ports.stores_present,
             nonce=f"{process.node}.{process.boot}".encode(),
             who_is_at=ports.who_is_at,
+            watch_connections=ports.watch_connections,
         )
         made = self.served[process.node] = self._make_providers()
         product = self.products[process.node] = Node(

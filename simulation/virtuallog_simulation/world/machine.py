@@ -73,6 +73,8 @@ class MachinePorts:
     """Stores that have any content on the disks now, by folder and role."""
     who_is_at: Callable[[tuple[str, ...]], Awaitable[Identity]]
     """Returns the identity of the process at these addresses."""
+    watch_connections: Callable[[Callable[[NodeId], None]], None]
+    """Names a function to call with each node to which a connection has ended."""
 
 
 Program: TypeAlias = Callable[[MachinePorts], Awaitable[None]]
@@ -303,6 +305,7 @@ class Machine:
                     learn=partial(transport.learn, self.node),
                     stores_present=self.present,
                     who_is_at=partial(transport.who_is_at, self.node),
+                    watch_connections=partial(transport.watch_connections, process),
                 )
             )
 

@@ -84,6 +84,10 @@ class Transport(Protocol):
         UnavailableError if none answers, or if there are no addresses."""
         ...
 
+    def watch_connections(self, process: Process, on_broken: Callable[[NodeId], None]) -> None:
+        """Call `on_broken` in the process with each node to which a connection of it has ended."""
+        ...
+
     def end(self, process: Process, *, power: bool) -> None:
         """The process has died, alone or with the power of its machine."""
         ...
@@ -112,6 +116,8 @@ class Calls:
     owners: dict[NodeId, Principal] = attrs.field(factory=dict)
     """Owners of certificates, by the nodes of their processes. Any other caller may call
     everything."""
+    _watchers: dict[NodeId, tuple[Process, Callable[[NodeId], None]]] = attrs.field(factory=dict, init=False)
+    """The last process on each machine that watches its connections, and its callback."""
 
     @asynccontextmanager
     async def attach(self, process: Process, clock: SimulatedClock, source: random.Random) -> AsyncIterator[Services]:
@@ -145,8 +151,16 @@ class Calls:
     async def who_is_at(self, node: NodeId, addresses: tuple[str, ...]) -> Identity:
         raise UnavailableError("calls go to machines, not to addresses")
 
+    def watch_connections(self, process: Process, on_broken: Callable[[NodeId], None]) -> None:
+        self._watchers[process.node] = process, on_broken
+
     def end(self, process: Process, *, power: bool) -> None:
-        pass
+        """Calls have no connections, but the host of a process that has died resets those to all others."""
+        for watcher, on_broken in [] if power else self._watchers.values():
+            if watcher.node != process.node:
+                arrive = partial(watcher.run, partial(on_broken, node_on(process.node)))
+                note = partial(self._network.note, source=process.node, target=watcher.node, message="reset")
+                self._network.link(process.node, watcher.node).send(arrive, note)
 
     def start(self, node: NodeId) -> None:
         pass
@@ -228,6 +242,9 @@ class Streams:
 
     async def who_is_at(self, node: NodeId, addresses: tuple[str, ...]) -> Identity:
         return await self._attached[node].services.who_is_at(addresses, ANSWER_SECONDS)
+
+    def watch_connections(self, process: Process, on_broken: Callable[[NodeId], None]) -> None:
+        self._attached[process.node].services.watch_connections(on_broken)
 
     def end(self, process: Process, *, power: bool) -> None:
         self.streams.end(process, power=power)

@@ -19,7 +19,7 @@ from virtuallog_metastore.core.survey import Survey
 from virtuallog_metastore.drivers.acceptor_driver import AcceptorDriver
 from virtuallog_metastore.drivers.client import PaxosMetaStore
 from virtuallog_metastore.drivers.round_driver import run_round
-from virtuallog_metastore.messages import Accept, Ballot, Decision, Prepare, Proposal, Standing, Vote
+from virtuallog_metastore.messages import Accept, Ballot, Decision, Prepare, Standing, Vote
 
 SAFE = ["one value per version", "versions move forward", "refused stays refused", "no unexpected error"]
 
@@ -73,11 +73,25 @@ async def acceptor_forgets_its_votes_at_a_restart(store: DurableMap, seat: Voter
     return Acceptor((await restored(store, seat)).decision)
 
 
-@mutant(PaxosMetaStore._propose, scenario="contended", within=60, found_by=SAFE)
-async def ballot_used_again(self: PaxosMetaStore, known: Decision, own: Proposal | None, round_: int) -> Outcome:
+@mutant(PaxosMetaStore._ballot, scenario="contended", within=60, found_by=SAFE)
+def ballot_used_again(self: PaxosMetaStore, round_: int) -> Ballot:
     """A ballot is a round and a node: two lives, or two clients, may have the same."""
-    ballot = Ballot(round=round_, node=self._node, boot=0, nonce=0)
-    return await run_round(self._services, Proposer(known, ballot, own))
+    return Ballot(round=round_, node=self._node, boot=0, nonce=0)
+
+
+@mutant(
+    PaxosMetaStore.prepare_put,
+    scenario="register",
+    published="Paxos Made Simple, section 2.2",
+    within=40,
+    found_by=SAFE,
+)
+async def put_prepared_without_promises(self: PaxosMetaStore, expected_version: int) -> None:
+    """The ballot counts as promised, also if no majority answered, or one had accepted something."""
+    known, ballot = self._known, self._ballot(1)
+    if known is not None and known.version == expected_version:
+        await run_round(self._services, Proposer(known, ballot, None))
+        self._promised = known, ballot
 
 
 @mutant(

@@ -123,6 +123,61 @@ def test_three_failures_in_a_row_are_a_suspicion() -> None:
     assert watching.next_recheck is None  # it is asked in its turn
 
 
+def test_a_lost_connection_is_a_reason_to_look_and_no_failure() -> None:
+    """The host of a killed process resets its connections at once; a connection may also end for other reasons."""
+    watching = detector()
+    watching.answered(ONE, alive(1), 1.0)
+    watching.disconnected(ONE, 5.0)
+
+    assert watching.next_recheck == 5.0
+    assert watching.rechecks(5.0) == [ONE]
+    assert watching.rechecks(5.0) == []
+    watching.answered(ONE, alive(1), 5.0)
+    assert watching.suspects == []
+    assert watching.rechecks(6.0) == []
+
+    watching.disconnected(ONE, 6.0)
+    watching.rechecks(6.0)
+    fail(watching, ONE, 6.0, FAILURES - 1)
+    assert watching.suspects == []
+    fail(watching, ONE, 6.0, 1)
+    assert watching.suspects == [ONE], "as many failed probes as without a lost connection"
+
+
+def test_a_node_that_closes_every_connection_is_not_probed_in_a_loop() -> None:
+    """Each probe opens one, which ends at once."""
+    watching = detector()
+    watching.disconnected(ONE, 5.0)
+    watching.rechecks(5.0)
+    watching.answered(ONE, alive(1), 5.0)
+    watching.disconnected(ONE, 5.0)
+
+    assert watching.rechecks(5.0) == []
+    assert watching.rechecks(5.0 + RECHECK_SECONDS) == [ONE]
+
+
+def test_a_round_adds_no_look_at_a_node_that_is_checked_already() -> None:
+    """Three looks take as long whether or not a round comes in between."""
+    watching = detector()
+    watching.disconnected(ONE, 5.0)
+    watching.rechecks(5.0)
+    watching.failed(ONE, 5.0)
+
+    assert watching.round([ONE], 5.1) == []
+    assert watching.rechecks(5.0 + RECHECK_SECONDS) == [ONE]
+
+
+def test_lost_connections_of_failed_and_of_unknown_nodes_change_nothing() -> None:
+    """The one is asked in each round anyway, the other has left the cluster."""
+    watching = detector()
+    fail(watching, ONE, 1.0)
+    for node in (ONE, THREE, NodeId(9)):
+        watching.disconnected(node, 2.0)
+
+    assert watching.rechecks(9.0) == []
+    assert watching.next_recheck is None
+
+
 def test_an_answer_between_two_failures_starts_over() -> None:
     """In a row means in a row."""
     watching = detector()

@@ -14,8 +14,10 @@ from virtuallog.contract.types import LogPosition, NodeId, PlacedBatch
 from virtuallog.contract.versions import MOVED_SEGMENTS
 from virtuallog.reconfiguration.core.node_table import Forget
 from virtuallog.reconfiguration.node_table_update import update_node_table
+from virtuallog.testing.sim.network import LinkQuality
 from virtuallog_loglets.native.messages import NativeReadWaves, NativeRepair
 from virtuallog_server.healing.core.backoff import BACKOFF_SECONDS, ActionBackoff
+from virtuallog_server.healing.core.failure_detector import FAILURES, RECHECK_SECONDS, ROUND_SECONDS
 from virtuallog_server.healing.healer import Healer
 from virtuallog_server.healing.rebuild import rebuild
 from virtuallog_simulation.runs.runner import run_seed
@@ -70,6 +72,25 @@ def test_a_spare_node_takes_the_place_of_a_dead_log_server_once() -> None:
         assert (await client.log.view.refresh()).version == version
 
     in_cluster(5, story)
+
+
+def test_a_killed_sequencer_is_looked_at_when_its_connections_end() -> None:
+    """Its host resets them, and refuses new ones: from there it takes three looks, and no round is waited for first."""
+
+    async def story(cluster: Cluster, client: Client) -> None:
+        cluster.world.network.set_quality(LinkQuality(refuse=1.0))
+        for _ in range(4):
+            (dead,) = native().placement((await client.log.view.refresh()).chain.last.config).orders
+            await trio.sleep(ROUND_SECONDS * cluster.world.random("when").random())  # noqa: TID251 -- simulated time
+            killed_at = cluster.world.now()
+            cluster.machines[dead].crash(power=False)
+            while dead in native().placement((await client.log.view.refresh()).chain.last.config).orders:
+                await trio.sleep(0.01)  # noqa: TID251 -- simulated time
+            assert cluster.world.now() - killed_at < FAILURES * RECHECK_SECONDS
+            cluster.machines[dead].start()
+            await trio.sleep(60.0)  # noqa: TID251 -- simulated time
+
+    in_cluster(3, story)
 
 
 def test_switched_off_nothing_is_replaced() -> None:

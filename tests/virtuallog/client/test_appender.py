@@ -14,6 +14,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from tests.virtuallog.client.flaky_loglets import Flaky, FlakyProvider, flaky
 from tests.virtuallog.client.world import World, active_loglet, contents, world
 from virtuallog.client.appender import AppenderSettings
+from virtuallog.client.batch_sender import LATE_SHARE
 from virtuallog.contract.batch import Batch
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import (
@@ -127,6 +128,33 @@ async def test_a_reconfiguration_frees_an_append_that_is_stuck(autojump_clock: M
 
         assert [payload for _, payload in await contents(operator)] == [b"x"]
         assert len(results) == 1
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("outage", [0.3, 1.0, 1.7])
+async def test_a_successor_is_noticed_within_a_share_of_the_time_waited(
+    autojump_clock: MockClock, outage: float
+) -> None:
+    """The longer no sequencer answers, the rarer an append looks at the chain."""
+    async with trio.open_nursery() as nursery:
+        w = flaky(nursery, loss=1.0)
+        log, operator = w.client(), w.client()
+        provider = w.providers["memory"]
+        assert isinstance(provider, FlakyProvider)
+
+        async def extend() -> float:
+            await trio.sleep(outage)
+            provider.loss = 0.0
+            await operator.reconfig_extend("memory")
+            return trio.current_time()
+
+        extended_at = list[float]()
+        async with trio.open_nursery() as work:
+            work.start_soon(log.append, b"x")
+            extended_at.append(await extend())
+
+        # The attempts at both loglets take up to 20 ms each.
+        assert trio.current_time() - extended_at[0] < 0.04 + outage * LATE_SHARE + 0.04
         nursery.cancel_scope.cancel()
 
 

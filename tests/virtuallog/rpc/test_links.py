@@ -37,6 +37,25 @@ async def test_lost_connection_fails_what_was_in_flight_at_once(autojump_clock: 
         assert len(world.server_ends) == 2
 
 
+async def test_the_end_of_an_open_connection_is_told_at_once(autojump_clock: object) -> None:
+    """A failure detector looks then. An attempt that finds no server ends nothing."""
+    async with shop_world() as world:
+        client, broken = await world.client(), list[NodeId]()
+        client.watch_connections(broken.append)
+        assert await client.call(SHOP, store(40), 1.0) == Stored(41)
+        await trio.aclose_forcefully(world.server_ends[0])
+        await trio.testing.wait_all_tasks_blocked()
+        assert broken == [SHOP]
+
+        async def refuse(address: str) -> Stream:
+            raise ConnectionRefusedError("no server there")
+
+        world.connect = refuse
+        with pytest.raises(UnavailableError, match="no server there"):
+            await client.call(SHOP, store(40), 60.0)
+        assert broken == [SHOP]
+
+
 async def test_unreachable_node_fails_at_once_and_is_tried_again(autojump_clock: object) -> None:
     """Calls to a node that refuses fail at once; there is no attempt during the back-off; then it
     recovers."""

@@ -9,6 +9,7 @@
                        (section 3.2)
 
 Rules that are easy to get wrong:
+* A loglet may tell its tail with the seal (`SupportsSealedTail`): the answer to `SealSegment` is then that tail.
 * If a loglet reads as open after its seal has completed, it is sealed again.
 * A newer version is no proof of an extend: truncate and modify make one as well. Only the id of the last segment counts.
 * An unknown outcome of a put is settled by putting the same attempt again; the attempt identifies a win.
@@ -94,7 +95,7 @@ Change: TypeAlias = Extend | Close | Truncate | Modify | ChangeMembers
 
 @attrs.frozen
 class SealSegment:
-    """Seal the loglet of this segment, then `step(SealReturned())`."""
+    """Seal the loglet of this segment, then `step(SealReturned())`, or `step` with the tail if it came with the seal."""
 
     segment: Segment
 

@@ -14,8 +14,8 @@ import attrs
 from virtuallog.contract.batch import Batch
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import VirtualLogError
-from virtuallog.contract.loglet import Loglet, Placed, SupportsPost
-from virtuallog.contract.metastore import MetaStore
+from virtuallog.contract.loglet import Loglet, Placed, SupportsPost, SupportsSealedTail
+from virtuallog.contract.metastore import MetaStore, SupportsNewerVersion, SupportsPreparedPut
 from virtuallog.contract.types import LogletOffset, NodeId, Tail
 from virtuallog.testing.checker.actions import (
     LogletAppend,
@@ -72,6 +72,18 @@ class RecordedLoglet:
             await self._loglet.seal()
             returned(None)
 
+    async def seal_and_check_tail(self) -> Tail:
+        """See `virtuallog.contract.loglet.SupportsSealedTail`. Other loglets do one after the other."""
+        if not isinstance(self._loglet, SupportsSealedTail):
+            await self.seal()
+            return await self.check_tail()
+        seal, check = LogletSeal(self._segment), LogletTail(self._segment, of_copy=self._of_copy)
+        with self._history.record(self._who, seal) as sealed, self._history.record(self._who, check) as checked:
+            tail = await self._loglet.seal_and_check_tail()
+            sealed(None)
+            checked(tail)
+            return tail
+
     async def prefix_trim(self, offset: LogletOffset) -> LogletOffset:
         with self._history.record(self._who, LogletTrim(self._segment, offset)) as returned:
             trim_point = await self._loglet.prefix_trim(offset)
@@ -107,6 +119,17 @@ class RecordedMetaStore:
             found = await self._metastore.get()
             returned(found)
             return found
+
+    async def get_newer(self, than: int) -> tuple[int, bytes]:
+        """See `virtuallog.contract.metastore.SupportsNewerVersion`. Not recorded: it need not be the newest."""
+        if isinstance(self._metastore, SupportsNewerVersion):
+            return await self._metastore.get_newer(than)
+        return await self.get()
+
+    async def prepare_put(self, expected_version: int) -> None:
+        """See `virtuallog.contract.metastore.SupportsPreparedPut`."""
+        if isinstance(self._metastore, SupportsPreparedPut):
+            await self._metastore.prepare_put(expected_version)
 
     async def put(
         self, value: bytes, expected_version: int, attempt: int, members: Sequence[NodeId] | None = None

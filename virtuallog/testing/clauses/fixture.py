@@ -13,7 +13,7 @@ import attrs
 
 from virtuallog.contract.batch import Batch, SessionId
 from virtuallog.contract.errors import OutOfOrderError, OverloadedError, UnavailableError, VirtualLogError
-from virtuallog.contract.loglet import Loglet, Placed
+from virtuallog.contract.loglet import Loglet, Placed, SupportsSealedTail
 from virtuallog.contract.ports import Clock
 from virtuallog.contract.types import LogletOffset, Tail
 from virtuallog.testing.checker.expectations import covered
@@ -91,6 +91,13 @@ class Client:
 
     async def seal(self) -> None:
         await self.retried(self.loglet.seal)
+
+    async def seal_and_check_tail(self) -> Tail:
+        """Seal, and check the tail: as one operation, if the loglet has one (`SupportsSealedTail`)."""
+        if isinstance(self.loglet, SupportsSealedTail):
+            return await self.retried(self.loglet.seal_and_check_tail)
+        await self.seal()
+        return await self.tail()
 
     async def prefix_trim(self, offset: int) -> int:
         return await self.retried(lambda: self.loglet.prefix_trim(LogletOffset(offset)))

@@ -45,9 +45,9 @@ async def run(
     """The whole trial; also the steps that nodes and client wrote down."""
     async with temporary_cluster(OBSERVED, keep) as cluster:
         story = partial(swap_repeatedly, targets=targets(kinds, swaps), window_seconds=window_seconds)
-        with client_steps() as searched:
+        with client_steps() as client:
             evidence = await run_trial(cluster, load, story)
-        return evidence, read_steps(cluster, searched, evidence.workload.started)
+        return evidence, read_steps(cluster, client, evidence.workload.started)
 
 
 @click.command()

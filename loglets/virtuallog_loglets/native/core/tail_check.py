@@ -4,6 +4,7 @@ figure 6.
     none sealed, tails differ --wait--> none sealed, all there          -> Open(X)
          |                    '-------> some sealed
     some sealed --seal, ask again-----> some | all sealed
+    all sealed, all there               -> Sealed(X)
     all sealed, tails differ --repair-> all sealed, all there           -> Sealed(X)
 
 X covers every append that was acknowledged before the check began (`quorum.tail_to_cover`).
@@ -106,6 +107,10 @@ class NativeTailCheck:
     def begin(self) -> list[Effect]:
         return self._ask(_Phase.ASKING, NativeQuestion.STATE)
 
+    def begin_sealing(self) -> list[Effect]:
+        """Begin with the seal, for a client that means to seal."""
+        return self._ask(_Phase.SEALING, NativeQuestion.SEAL)
+
     def answer(self, round_number: int, server: NodeId, state: NativeState) -> list[Effect]:
         """Take in a server's answer of that round. Answers of earlier rounds are too old to count."""
         self.known_tail = max(self.known_tail, state.known_tail)
@@ -146,6 +151,10 @@ class NativeTailCheck:
         """Decide by the state of the servers that answered. No effects if none is sealed and the
         tails still differ."""
         answers = list(self._answers.values())
+        if self.phase is _Phase.ASKING and all(state.sealed for state in answers):
+            # What a round of seals would answer: the states of a sealed majority. The usual case, as
+            # a reconfiguration checks the tail right after its seal.
+            return self._judge_sealed()
         if any(state.sealed for state in answers):
             return self._ask(_Phase.SEALING, NativeQuestion.SEAL)
         tails, servers = [state.local_tail for state in answers], len(self.config.servers)

@@ -47,6 +47,7 @@ SETTLE_SECONDS: Final = 2.0
 CHECK_SECONDS: Final = 10.0
 """Time limit for a whole check, in seconds. A restart of a server or an election of its leader takes less."""
 
+SEALING: Final = CrashPoint("native: a seal has left for one LogServer more")
 _REPAIRING = CrashPoint("native: a repair has left for one LogServer more", rare=True)
 _ESTABLISHED = CrashPoint("native: the tail of a sealed loglet is established, nobody has been told")
 
@@ -67,8 +68,11 @@ class NativeTailCheckDriver:
     def __attrs_post_init__(self) -> None:
         self._call = QuorumCall(self._environment)
 
-    async def run(self) -> Tail:
+    async def run(self, *, seals: bool = False) -> Tail:
         """Run the check and return the tail.
+
+        Args:
+            seals: seal the loglet in the first round.
 
         Raises:
             UnavailableError: not enough servers answered.
@@ -76,7 +80,7 @@ class NativeTailCheckDriver:
             SealedError: the loglet has been dropped.
         """
         deadline = self._environment.clock.monotonic() + CHECK_SECONDS
-        self._perform(self._core.begin())
+        self._perform(self._core.begin_sealing() if seals else self._core.begin())
         while self._result is None:
             await self._advance(deadline)
         if isinstance(self._result, VirtualLogError):
@@ -145,6 +149,8 @@ class NativeTailCheckDriver:
             self._call.ask(
                 server, self._request(ask), ask, seconds, lambda: ask.round == self._core.round, pause=ask.pause
             )
+            if ask.question is NativeQuestion.SEAL:
+                SEALING.reached()
 
     def _request(self, ask: NativeAsk) -> Request[NativeState]:
         match ask.question:

@@ -3,6 +3,8 @@
     alive --a probe fails--> checked again soon --FAILURES in a row--> failed --an answer--> alive
                                    '-- an answer --> alive
 
+    alive --a connection to it ends--> probed at once
+
 Rules:
 * A probe fails without an answer in time, by a refused connection, or by a wrong answer: of another data directory, or of a
   node that refuses one of its roles.
@@ -87,6 +89,15 @@ class _Peer:
     """Time at which the last probe left."""
     waiting: bool = False
     """True while that probe has no answer."""
+    disconnected: bool = False
+    """True if a connection to it has ended since that probe."""
+    looked: float = float("-inf")
+    """Time of the last probe that the end of a connection has caused."""
+
+    @property
+    def is_checked(self) -> bool:
+        """True if it is to be probed before its turn."""
+        return not self.failed and (self.failures > 0 or self.disconnected)
 
     @property
     def lost(self) -> bool:
@@ -133,8 +144,11 @@ class FailureDetector:
             vigilant_of: the nodes of the sequencers, if this one is vigilant.
             now: the time.
         """
-        chosen = [node for node, peer in self._peers.items() if node in vigilant_of or peer.failed]
-        others = [node for node in self._peers if node not in chosen]
+        # A node that is checked already has looks at its own times: one more would shorten the time that a suspicion takes.
+        chosen = [
+            node for node, peer in self._peers.items() if (node in vigilant_of or peer.failed) and not peer.is_checked
+        ]
+        others = [node for node, peer in self._peers.items() if node not in chosen and not peer.is_checked]
         self._rounds += 1
         is_vigilant = any(node in self._peers for node in vigilant_of)
         if others and (not is_vigilant or self._rounds % OTHERS_EVERY == 0):
@@ -143,9 +157,8 @@ class FailureDetector:
         return self._begin(chosen, now)
 
     def rechecks(self, now: float) -> list[NodeId]:
-        """The nodes to probe once more, after a failure. A failed node is asked in the next round."""
-        checked = [node for node, peer in self._peers.items() if peer.failures and not peer.failed and peer.due <= now]
-        return self._begin(checked, now)
+        """The nodes to probe before their turn: after a failure, or a lost connection. A failed node is asked in the next round."""
+        return self._begin([node for node, peer in self._peers.items() if peer.is_checked and peer.due <= now], now)
 
     def answered(self, node: NodeId, heard: Alive, now: float) -> None:
         """Note the answer to a probe."""
@@ -172,12 +185,24 @@ class FailureDetector:
             peer.waiting = False
             self._fail(peer, now)
 
+    def disconnected(self, node: NodeId, now: float) -> None:
+        """Note that a connection to the node has ended.
+
+        No failure: it tells when to look, not what to find. A process that was killed is looked at when its host resets its
+        connections, and not only in the next round. The time from the first failed probe to a suspicion stays the same.
+        """
+        peer = self._peers.get(node)
+        if peer is not None and not peer.failures:
+            peer.disconnected = True
+            # Each probe opens a connection: a peer that accepts and closes must not be probed in a loop.
+            peer.due = max(now, peer.looked + RECHECK_SECONDS)
+
     # -- what it sees -----------------------------------------------------------------------------------------------
 
     @property
     def next_recheck(self) -> float | None:
         """Time of the next call of `rechecks` that may return a node. None if there is none."""
-        checked = [peer for peer in self._peers.values() if peer.failures and not peer.failed and not peer.waiting]
+        checked = [peer for peer in self._peers.values() if peer.is_checked and not peer.waiting]
         return min((peer.due for peer in checked), default=None)
 
     @property
@@ -201,6 +226,8 @@ class FailureDetector:
         begun = [node for node in nodes if not self._peers[node].waiting]
         for node in begun:
             peer = self._peers[node]
+            if peer.disconnected:
+                peer.disconnected, peer.looked = False, now
             peer.waiting, peer.begun = True, now
         return begun
 

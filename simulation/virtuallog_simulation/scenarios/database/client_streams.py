@@ -64,6 +64,9 @@ class ClientStreams:
     async def who_is_at(self, node: NodeId, addresses: tuple[str, ...]) -> Identity:
         return await self._transport.who_is_at(node, addresses)
 
+    def watch_connections(self, process: Process, on_broken: Callable[[NodeId], None]) -> None:
+        self._transport.watch_connections(process, on_broken)
+
     def end(self, process: Process, *, power: bool) -> None:
         self._transport.end(process, power=power)
         self.streams.end(process, power=power)

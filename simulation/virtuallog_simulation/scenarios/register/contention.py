@@ -14,7 +14,6 @@ from typing import Final
 import trio
 
 from virtuallog.contract.errors import ChainConflictError, RetryableError
-from virtuallog.contract.metastore import MetaStore
 from virtuallog.contract.ports import Environment, Handlers, NodeEnvironment
 from virtuallog.contract.types import NodeId
 from virtuallog.testing.checker.recorders import RecordedMetaStore
@@ -93,11 +92,13 @@ async def _play(world: World, number: int) -> None:
             while True:
                 with suppress(RetryableError, ChainConflictError):
                     version, _ = await register.get()
+                    if source.random() < 0.3:
+                        await register.prepare_put(version)
                     if source.random() < 0.7:
                         await register.put(source.choice((b"red", b"blue")), version, source.getrandbits(63))
 
 
-def _open(world: World, environment: Environment, name: str) -> MetaStore:
+def _open(world: World, environment: Environment, name: str) -> RecordedMetaStore:
     return RecordedMetaStore(PaxosProvider().open(_MEMBERS, environment), world.history, name)
 
 
