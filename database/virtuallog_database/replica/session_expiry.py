@@ -19,7 +19,8 @@ only if no touch is before it in the log (`virtuallog_database.tree.session_oper
 * *A session that is attached here by a command which its client no longer waits for* lives on as if
   this server were another one (`_Own.attached`).
 * *Own sessions.* From the proposal of an expiry on, the server answers nothing on the session before
-  a later touch is applied. So a client that is answered has been heard since, or another expiry is at least a timeout away.
+  a later touch is applied: then the session has outlived the expiry. So no answer is on its way to a
+  client when an expiry takes effect that was proposed a timeout after it was heard.
 * *Other servers.* Let a touch be proposed at b. Its server answers requests until b + `TRUST` at
   the latest, by its clock, however long it stands still or is cut off from the log. Others date
   the touch at b or later. They wait `OTHERS` = 1 + 1.5 * `TRUST` timeouts from then on, so no
