@@ -165,6 +165,26 @@ async def test_a_read_that_counts_the_votes_needs_no_further_round() -> None:
 
 
 @simulated
+async def test_an_acceptor_that_is_taught_tells_its_node() -> None:
+    """Once for each decision, and not after its write: the sequencer that a new chain names may be on this node."""
+    async with world() as cluster:
+        await cluster.start(THREE)
+        writer = cluster.client()
+        assert cluster.taught == [], "version 0 has no value"
+        for node in THREE:
+            cluster.disk(node).write_seconds = 0.4
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(writer.put, b"v", 0, 1)
+            while not cluster.learned:
+                await cluster.sleep(0.01)
+            await cluster.sleep(0.2)
+            assert sorted(cluster.taught)[:2] == [(A, b"v"), (B, b"v")]
+        await cluster.sleep(5)
+
+        assert sorted(cluster.taught) == [(node, b"v") for node in THREE]
+
+
+@simulated
 async def test_a_closed_slot_is_shown_while_the_disk_is_busy_with_it() -> None:
     """A decision is true, also if this disk fails: a client that waits for it does not wait for the write."""
     async with world() as cluster:

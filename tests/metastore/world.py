@@ -66,6 +66,8 @@ class World:
     """Requests that reached a node."""
     learned: list[bytes] = attrs.field(factory=list)
     """Decided values that clients learned of."""
+    taught: list[tuple[NodeId, bytes]] = attrs.field(factory=list)
+    """Decided values that acceptors were taught, with their nodes."""
 
     async def start(self, nodes: Sequence[NodeId], members: Sequence[NodeId] = THREE) -> None:
         """Start (or restart) these nodes; their static configuration lists `members`."""
@@ -158,6 +160,7 @@ class World:
             clock=clock,
             random=random.Random(self.random.random()),
             nursery=cast(trio.Nursery, _Spawner(self.nursery, life)),
+            learned=lambda value: self.taught.append((process.node, value)),
             node=process.node,
             boot=process.boot,
             storage=cast(Any, None),
