@@ -138,7 +138,8 @@ class File(Protocol):
             cut: called once, on the event loop, after this call returns and no later than in the
                 next scheduler turn; returns offset and chunks. What is queued until then shares the sync.
             done: called once, on the event loop: with None once all of it is durable, or with the
-                error that `write_synced` would raise. Must not block and must not raise.
+                error that `write_synced` would raise. UnavailableError means that the storage is not
+                this process's any more: tell no caller. Must not block and must not raise.
         """
         ...
 

@@ -208,7 +208,9 @@ class SegmentWriter:
     def _group_written(self, failure: VirtualLogError | None) -> None:
         """Call back, and begin the next group: the disk has as little rest as possible."""
         self._is_writing = False
-        if self.ended is not None:  # cancelled meanwhile
+        if isinstance(failure, UnavailableError):
+            self.ended = self.ended or StorageError(str(failure))
+        if self.ended is not None:  # cancelled meanwhile, or this process has lost its storage
             self.wake()
             return
         group, segment = self._group, self.segment

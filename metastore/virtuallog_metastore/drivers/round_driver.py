@@ -14,7 +14,7 @@ import attrs
 import trio
 
 from virtuallog.contract.crash_points import CrashPoint
-from virtuallog.contract.errors import VirtualLogError
+from virtuallog.contract.errors import ForbiddenError, VirtualLogError
 from virtuallog.contract.ports import Request, Services
 from virtuallog.contract.types import NodeId
 from virtuallog_metastore.core.rounds import Effect, Finish, Outcome, Round, Unreachable
@@ -42,14 +42,23 @@ class RoundDriver:
 
     async def run(self) -> Outcome:
         """Return the outcome, with the reason if Unreachable. A cancelled run sends nothing more;
-        sent requests may still be executed."""
+        sent requests may still be executed.
+
+        Raises:
+            ForbiddenError: no majority answered, and a member refuses this caller.
+        """
         try:
             self._perform(self._round.start())
             await self._finished.wait()
         finally:
             self._finished.set()
         assert self._outcome is not None
-        return Unreachable(self._reason()) if isinstance(self._outcome, Unreachable) else self._outcome
+        if not isinstance(self._outcome, Unreachable):
+            return self._outcome
+        for error in self._errors.values():
+            if isinstance(error, ForbiddenError):
+                raise error
+        return Unreachable(self._reason())
 
     def _perform(self, effects: list[Effect]) -> None:
         self._under_way += 1  # so that answers given at once do not exhaust the round half-way through

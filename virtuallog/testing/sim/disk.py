@@ -30,7 +30,13 @@ from random import Random
 import attrs
 import trio
 
-from virtuallog.contract.errors import DiskFullError, InvalidSettingError, StorageError, VirtualLogError
+from virtuallog.contract.errors import (
+    DiskFullError,
+    InvalidSettingError,
+    StorageError,
+    UnavailableError,
+    VirtualLogError,
+)
 from virtuallog.contract.ports import Clock, Cut
 from virtuallog.testing.sim.disk_content import DiskContent, put
 from virtuallog.testing.sim.disk_faults import SLOW_SECONDS, STALL_SECONDS, DiskFaults
@@ -325,14 +331,16 @@ class SimulatedFile:
         trio.lowlevel.spawn_system_task(self._write, cut, done, context=copy_context())
 
     async def _write(self, cut: Cut, done: Callable[[VirtualLogError | None], None]) -> None:
-        """Write without a caller that waits. A process that dies meanwhile notices nothing of it."""
+        """Write without a caller that waits."""
         failure: VirtualLogError | None = None
         try:
             await self.write_synced(*cut())
-        except CrashedError:
-            failure = StorageError("this incarnation of the disk has ended")
         except VirtualLogError as error:
             failure = error
+        except CrashedError:
+            pass
+        if self._disk.mounted is not self._storage:
+            failure = UnavailableError("this incarnation of the disk has ended")
         with suppress(CrashedError):
             done(failure)
 
