@@ -9,9 +9,8 @@ import attrs
 
 from tests.planted_bugs.mutant import Mutant, mutant
 from virtuallog.contract.ports import Outcome
-from virtuallog_database.replica import session_expiry
 from virtuallog_database.replica.database import Database
-from virtuallog_database.replica.session_expiry import PATIENCE_SECONDS, Ended, SessionExpiry
+from virtuallog_database.replica.session_expiry import PATIENCE_SECONDS, SessionExpiry
 from virtuallog_database.transaction import StoreTransaction
 from virtuallog_database.tree import apply
 from virtuallog_database.tree.commands import Command, ExpireSessions, Touch
@@ -80,14 +79,6 @@ def others_wait_for_the_timeout_alone(self: SessionExpiry, now: float) -> list[i
     for noted in self._noted.values():
         noted.since += noted.timeout / 2
     return due
-
-
-@mutant(session_expiry._Own.attached, scenario="zelos", found_by=EARLY)
-def a_late_attachment_counts_from_its_proposal(
-    generation: int, timeout: float, proposed: float, now: float, ended: Ended
-) -> session_expiry._Own:
-    """The command was in the way for longer than the timeout, and its client has gone on to another server."""
-    return session_expiry._Own(generation, timeout, now, proposed, proposed, proposed, ended)
 
 
 @mutant(
