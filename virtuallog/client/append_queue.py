@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import attrs
 import outcome
@@ -22,10 +21,10 @@ BATCH_HEADERS_BYTES = 1024
 class PendingAppend:
     """Entries of one call, which waits until `finish` or `fail`. They stay side by side, in one batch."""
 
-    payloads: list[bytes]
+    payloads: Sequence[bytes]
     size: int
     """Bytes of all payloads."""
-    expected_tail: LogPosition | None
+    expected_tail: LogPosition | None = None
     """Position at which the entries have to land; None if unconditional."""
     _task: trio.lowlevel.Task | None = None
     """The task of the caller; None unless it waits."""
@@ -65,14 +64,14 @@ class PostedAppend(PendingAppend):
         self.done(error)
 
 
-def check_size(payloads: list[bytes], entry_bytes_max: int) -> int:
+def check_size(payloads: Sequence[bytes], entry_bytes_max: int) -> int:
     """Total size of `payloads` in bytes.
 
     Raises:
         TooLargeError: an entry or the whole is over its limit; no retry will help.
     """
-    if len(payloads) == 1 and (size := len(payloads[0])) <= min(entry_bytes_max, ENTRY_BYTES_MAX):
-        return size  # the usual case: one comparison instead of four passes
+    if len(payloads) == 1 and (size := len(payloads[0])) <= entry_bytes_max and size <= ENTRY_BYTES_MAX:
+        return size  # the usual case: two comparisons instead of four passes
     largest, size = max(map(len, payloads)), sum(map(len, payloads))
     if largest > entry_bytes_max:
         raise TooLargeError(what="bytes in an entry", size=largest, limit=entry_bytes_max)
@@ -90,9 +89,12 @@ class AppendQueue:
 
     bytes_max: int
     """Queue size in bytes above which callers wait."""
-    offers: deque[PendingAppend] = attrs.field(factory=deque, init=False)
+    offers: list[PendingAppend] = attrs.field(factory=list, init=False)
     bytes: int = attrs.field(default=0, init=False)
     """Bytes of all payloads in the queue."""
+    _entries: int = attrs.field(default=0, init=False)
+    _conditional: int = attrs.field(default=0, init=False)
+    """Number of conditional appends in the queue."""
     _room: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     @property
@@ -109,35 +111,43 @@ class AppendQueue:
         """Add an append at the end."""
         self.offers.append(offer)
         self.bytes += offer.size
+        self._entries += len(offer.payloads)
+        if offer.expected_tail is not None:
+            self._conditional += 1
 
     def take_batch(self, bytes_max: int, entries_max: int) -> list[PendingAppend]:
         """Take the appends of the next batch: at least one, then as many as fit. A conditional one stays alone."""
-        offers = self.offers
-        last = offers.popleft()
-        taken, size, entries = [last], last.size, len(last.payloads)
-        while offers and last.expected_tail is None:
-            last = offers[0]
-            entries += len(last.payloads)
-            if last.expected_tail is not None or size + last.size > bytes_max or entries > entries_max:
+        if self.bytes <= bytes_max and self._entries <= entries_max and not self._conditional:
+            return self.clear()
+        count = size = entries = 0
+        for offer in self.offers:
+            entries += len(offer.payloads)
+            size += offer.size
+            is_alone = offer.expected_tail is not None
+            if count and (is_alone or size > bytes_max or entries > entries_max):
                 break
-            size += last.size
-            taken.append(offers.popleft())
-        self._give_back(size)
-        return taken
+            count += 1
+            if is_alone:
+                break
+        return self._take(count)
 
     def clear(self) -> list[PendingAppend]:
         """Take all appends out."""
-        taken = list(self.offers)
-        self.offers.clear()
-        self._give_back(self.bytes)
-        return taken
+        return self._take(len(self.offers))
 
-    def _give_back(self, size: int) -> None:
+    def _take(self, count: int) -> list[PendingAppend]:
         was_full = self.is_full
-        self.bytes -= size
+        taken, self.offers = self.offers[:count], self.offers[count:]
+        if self.offers:
+            self.bytes -= sum(offer.size for offer in taken)
+            self._entries -= sum(len(offer.payloads) for offer in taken)
+            self._conditional -= sum(offer.expected_tail is not None for offer in taken)
+        else:
+            self.bytes = self._entries = self._conditional = 0
         if was_full and not self.is_full:
             self._room.set()
             self._room = trio.Event()
+        return taken
 
 
 def pending_appends_of(flight: InFlightBatch) -> list[PendingAppend]:

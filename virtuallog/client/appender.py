@@ -15,7 +15,7 @@ in flight: no hole arises, and no other entry is lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 
 import trio
@@ -107,13 +107,23 @@ class Appender:
         self._on_close(self)
         self._state.abandon_all(UnavailableError("the appender was closed: unknown outcome"))
 
-    async def append(self, payloads: list[bytes], expected_tail: LogPosition | None = None) -> range:
+    async def append(self, payloads: Sequence[bytes], expected_tail: LogPosition | None = None) -> range:
         """Append entries side by side; see `VirtualLog.append_many`."""
-        if not payloads:
-            return range(0)
+        return await self.offer(payloads, expected_tail) if payloads else range(0)
+
+    def offer(self, payloads: Sequence[bytes], expected_tail: LogPosition | None = None) -> Awaitable[range]:
+        """Begin to append at least one entry. The calling task must await the result at once.
+
+        The same as `append` without a coroutine of its own: a tenth of what an append in a crowd costs its client.
+        """
         offer = PendingAppend(payloads, check_size(payloads, self._settings.entry_bytes_max), expected_tail)
         if self._queue.is_full:
-            await self._queue.wait_room()
+            return self._offer_later(offer)
+        self._put(offer)
+        return offer.wait()
+
+    async def _offer_later(self, offer: PendingAppend) -> range:
+        await self._queue.wait_room()
         self._put(offer)
         return await offer.wait()
 
@@ -121,7 +131,7 @@ class Appender:
         """Append one entry without waiting; see `post_many`."""
         self.post_many([payload], done)
 
-    def post_many(self, payloads: list[bytes], done: Callable[[range | VirtualLogError], None]) -> None:
+    def post_many(self, payloads: Sequence[bytes], done: Callable[[range | VirtualLogError], None]) -> None:
         """Append entries side by side without waiting; costs no task.
 
         Does not wait for queue space: the caller must limit posts in flight.
@@ -139,20 +149,14 @@ class Appender:
         self._put(PostedAppend(payloads, check_size(payloads, self._settings.entry_bytes_max), None, done=done))
 
     def _put(self, offer: PendingAppend) -> None:
-        state = self._state
-        if self._closed:
-            raise UnavailableError("the appender is closed: nothing was done")
-        if state.ended_by is not None:
-            raise UnavailableError(f"the session has ended, nothing was done: {state.ended_by}")
-        queue = self._queue
+        state, queue = self._state, self._queue
+        if self._closed or state.ended_by is not None:
+            raise UnavailableError(f"the session has ended, nothing was done: {state.ended_by or 'it was closed'}")
         if not queue.offers:
-            self._waiting_since = state.clock.monotonic()
-            if not self._session.flights:
-                state.progress_at = self._waiting_since
-                # New entries are placed behind the known tail. A search below it would be in vain, and impossible once
-                # that range has been trimmed.
-                state.floor = max(state.floor, state.view.known_tail)
+            self._begin_batch()
         queue.put(offer)
+        if self._is_woken:
+            return
         # An append that is alone, as the last one was, need not wait until the end of the turn for others to share its
         # batch. A crowd that appends in step must stay one batch, since split in two it costs twice as much.
         if self._was_alone and self._is_idle and self._nursery is not None and state.segment is not None:
@@ -160,9 +164,19 @@ class Appender:
             for flight in self._session.sendable():
                 self._sender.start(self._nursery, flight, state.segment)
             self._end.flush()
-        elif not self._is_woken:
+        else:
             self._is_woken = True
             state.work.set()
+
+    def _begin_batch(self) -> None:
+        """Note that the queue is no longer empty."""
+        state = self._state
+        self._waiting_since = state.clock.monotonic()
+        if not self._session.flights:
+            state.progress_at = self._waiting_since
+            # New entries are placed behind the known tail. A search below it would be in vain, and impossible once that
+            # range has been trimmed.
+            state.floor = max(state.floor, state.view.known_tail)
 
     # -- from the queue to the loglet ---------------------------------------------------------------------------
 
