@@ -141,6 +141,9 @@ async def _only_newcomers(stage: WorkloadContext, gone: NodeId) -> None:
         actor = Actor(stage, client, client.random, "r")
         while not await attempt(actor.check_tail()):
             await trio.sleep(0.2)
+        for node, machine in cluster.machines.items():
+            if node not in _FORMER and not machine.running:  # it died at a crash point that is not armed any more
+                machine.start()
         for node in _FORMER:
             if cluster.machines[node].running:
                 cluster.machines[node].crash()
