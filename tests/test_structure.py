@@ -44,6 +44,7 @@ ADAPTERS = {
         "virtuallog/runtime/clock.py",
         "virtuallog/runtime/zookeeper_client.py",
         "virtuallog/runtime/rocks_map.py",
+        "virtuallog/runtime/sync_worker.py",
         "virtuallog/runtime/worker.py",
         "loglets/virtuallog_loglets/archive/drivers/fsspec_files.py",
         "spark/pyspark_virtuallog/task_runner.py",

@@ -1,7 +1,8 @@
 """The `Storage` port on a real directory. Linux: the reads need `preadv2`, the lock needs `flock`.
 
 Two threads work for one directory. The writer only writes and syncs, so that a group commit never
-waits for anything else. The helper creates, deletes, and reads what is not in the page cache.
+waits for anything else; it leaves that to the event loop while the disk is fast. The helper
+creates, deletes, and reads what is not in the page cache.
 Cached bytes are read on the event loop: a system call of some microseconds, where two changes of
 threads cost fifty.
 """
@@ -23,7 +24,7 @@ import trio
 
 from virtuallog.contract.errors import DiskFullError, InvalidSettingError, StorageError, VirtualLogError
 from virtuallog.contract.ports import Cut, File, Storage
-from virtuallog.runtime.end_of_turn import end_of_turn
+from virtuallog.runtime.sync_worker import SyncWorker
 from virtuallog.runtime.worker import Worker
 
 ResultT = TypeVar("ResultT")
@@ -52,7 +53,7 @@ class DiskStorage(Storage):
             StorageError: it cannot be created or opened.
         """
         self.path = path.absolute()
-        self.writer = Worker(f"writer of {path.name}")
+        self.writer = SyncWorker(f"writer of {path.name}")
         self.helper = Worker(f"helper of {path.name}")
         self._files: set[DiskFile] = set()
         try:
@@ -189,21 +190,19 @@ class DiskFile(File):
         self._written_to(await self._storage.writer.do(self._write_job(offset, chunks)))
 
     def write_soon(self, cut: Cut, done: Callable[[VirtualLogError | None], None]) -> None:
-        end = end_of_turn()
+        def cut_job() -> tuple[Callable[[], int], int]:
+            offset, chunks = cut()
+            return self._write_job(offset, chunks), sum(map(len, chunks))
 
-        def hand_over() -> None:
-            self._storage.writer.post(self._write_job(*cut()), finish)
-
-        def finish(result: outcome.Outcome[int]) -> None:
+        def finished(result: outcome.Outcome[int]) -> None:
             failure: VirtualLogError | None = None
             try:
                 self._written_to(result.unwrap())
             except VirtualLogError as error:
                 failure = error
             done(failure)
-            end.flush()
 
-        end.put(hand_over)
+        self._storage.writer.write_soon(cut_job, finished)
 
     def _write_job(self, offset: int, chunks: Sequence[bytes]) -> Callable[[], int]:
         """Job of the writer that returns where the written bytes end, and raises errors of ours."""

@@ -3,7 +3,7 @@
 It holds votes and identities, which change rarely, and the positions of replicas, which are bulk.
 
 Every write is one WriteBatch with a synced write-ahead log: all or nothing, durable on return. One
-thread writes, in order. Another one reads, so that a group commit never waits for a read of
+thread writes, in order, or the event loop while the disk is fast. Another one reads, so that a group commit never waits for a read of
 megabytes.
 
 A full disk must not stop the members that decide the register: a new version may be needed to move
@@ -33,7 +33,7 @@ import trio
 
 from virtuallog.contract.errors import CorruptionError, StorageError, VirtualLogError
 from virtuallog.contract.ports import Changes, CutChanges, Span
-from virtuallog.runtime.end_of_turn import end_of_turn
+from virtuallog.runtime.sync_worker import SyncWorker
 from virtuallog.runtime.worker import Worker
 
 ResultT = TypeVar("ResultT")
@@ -88,7 +88,7 @@ class RocksMap:
     _directory: Path
     _database: Any
     _settings: RocksMapSettings
-    _writer: Worker
+    _writer: SyncWorker
     _reader: Worker
     _helper: Worker
     _compacting: threading.Lock = attrs.field(factory=threading.Lock, init=False)
@@ -111,7 +111,7 @@ class RocksMap:
             CorruptionError: RocksDB does not trust what it found.
             StorageError: it cannot be opened; also when another process has it open.
         """
-        writer = Worker(f"writer of {directory.name}")
+        writer = SyncWorker(f"writer of {directory.name}")
         try:
             database = await writer.do(lambda: _open_first(directory, settings))
         except Exception as error:
@@ -134,22 +134,20 @@ class RocksMap:
         await self._writer.do(self._write_job(changes, dropped))
 
     def write_soon(self, cut: CutChanges, done: Callable[[VirtualLogError | None], None]) -> None:
-        end = end_of_turn()
+        def cut_job() -> tuple[Callable[[], None], int]:
+            changes, dropped = cut()
+            return self._write_job(changes, dropped), sum(len(value) for value in changes.values() if value)
 
-        def hand_over() -> None:
-            self._writer.post(self._write_job(*cut()), finish)
-
-        def finish(result: outcome.Outcome[None]) -> None:
+        def finished(result: outcome.Outcome[None]) -> None:
             failure: VirtualLogError | None = None
             try:
                 result.unwrap()
             except VirtualLogError as error:
                 failure = error
             done(failure)
-            end.flush()
 
         self._require_open()
-        end.put(hand_over)
+        self._writer.write_soon(cut_job, finished)
 
     def _write_job(self, changes: Changes, dropped: Sequence[Span]) -> Callable[[], None]:
         """Job of the writer; it raises errors of ours."""

@@ -26,6 +26,8 @@ class Worker:
     def __init__(self, name: str) -> None:
         self._jobs: SimpleQueue[tuple[Callable[[], Any], trio.lowlevel.TrioToken, Callable[[Any], None]] | None]
         self._jobs = SimpleQueue()
+        self._posted = 0
+        self._ended = 0
         # A daemon: a hanging disk must not keep a process from ending.
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
@@ -43,7 +45,13 @@ class Worker:
 
     def post(self, job: Callable[[], ResultT], done: Callable[[outcome.Outcome[ResultT]], None]) -> None:
         """Run `job` in the thread, then `done` on the event loop with its outcome. `done` must not raise."""
+        self._posted += 1
         self._jobs.put((job, trio.lowlevel.current_trio_token(), done))
+
+    @property
+    def is_idle(self) -> bool:
+        """True if all jobs have ended; the last outcomes may still be on their way."""
+        return self._posted == self._ended
 
     def stop(self) -> None:
         """End the thread after its jobs, and wait for that."""
@@ -57,5 +65,6 @@ class Worker:
 
     def _perform(self, job: Callable[[], Any], token: trio.lowlevel.TrioToken, done: Callable[[Any], None]) -> None:
         result = outcome.capture(job)
+        self._ended += 1
         with suppress(trio.RunFinishedError):  # the event loop has ended: no task waits
             token.run_sync_soon(done, result)

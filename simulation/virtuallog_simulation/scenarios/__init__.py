@@ -18,6 +18,7 @@
     database/load.py                        zelos
     database/rights.py                      rights
     database/server_restarts.py             comeback
+    fast_disks.py                           fast-cluster, fast-native, fast-paxos
     loglet/large_entries.py                 dropped, torn
     loglet/minority_wave.py                 minority
     loglet/native.py                        loaded, native, repair

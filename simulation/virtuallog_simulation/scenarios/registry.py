@@ -25,6 +25,7 @@ from virtuallog_simulation.scenarios.database.leases import LEASED
 from virtuallog_simulation.scenarios.database.load import DATABASE
 from virtuallog_simulation.scenarios.database.rights import RIGHTS
 from virtuallog_simulation.scenarios.database.server_restarts import COMEBACK
+from virtuallog_simulation.scenarios.fast_disks import FAST_CLUSTER, FAST_NATIVE, FAST_PAXOS
 from virtuallog_simulation.scenarios.loglet.large_entries import DROPPED, TORN
 from virtuallog_simulation.scenarios.loglet.minority_wave import MINORITY
 from virtuallog_simulation.scenarios.loglet.native import LOADED, NATIVE, REPAIR
@@ -89,6 +90,9 @@ def all_scenarios() -> tuple[Scenario, ...]:
         EMPTIED,
         ESTRANGED,
         EXPELLED,
+        FAST_CLUSTER,
+        FAST_NATIVE,
+        FAST_PAXOS,
         FORGETFUL,
         HALVES,
         LEASED,

@@ -125,6 +125,7 @@ class Machine:
 
     def __attrs_post_init__(self) -> None:
         self.counts = Tally(self.world.counts)
+        self.faults.prompt = self.world.prompt_writes
 
     @property
     def running(self) -> bool:
@@ -135,7 +136,9 @@ class Machine:
         assert not self.running
         self._boots += 1
         self.on_start()
-        self.process = process = Process(self.node, self._boots, lambda power: self.crash(power=power))
+        self.process = process = Process(
+            self.node, self._boots, lambda power: self.crash(power=power), flushes=self.faults.prompt > 0
+        )
         self._scope = trio.CancelScope()
         self._clock = self.world.clock(process)
         self.world.transport.start(self.node)

@@ -71,6 +71,8 @@ class World:
     counts: Counter[str] = attrs.field(factory=Counter)
     """Faults that took effect, the network's left out."""
     clock_errors: ClockErrors = attrs.field(factory=ClockErrors)
+    prompt_writes: float = 0.0
+    """`DiskFaults.prompt` of the machines that are made from now on."""
     clients: dict[NodeId, Process] = attrs.field(factory=dict)
     """Client processes that live now."""
     passes: Counter[str] = attrs.field(factory=Counter)

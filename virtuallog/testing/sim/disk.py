@@ -24,7 +24,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import Context, copy_context
+from functools import partial
 from random import Random
 
 import attrs
@@ -38,7 +39,8 @@ from virtuallog.contract.errors import (
     VirtualLogError,
 )
 from virtuallog.contract.ports import Clock, Cut
-from virtuallog.testing.sim.disk_content import DiskContent, put
+from virtuallog.runtime.end_of_turn import end_of_turn
+from virtuallog.testing.sim.disk_content import DiskContent, DiskWrite, put
 from virtuallog.testing.sim.disk_faults import SLOW_SECONDS, STALL_SECONDS, DiskFaults
 from virtuallog.testing.sim.process import CrashedError
 
@@ -309,26 +311,37 @@ class SimulatedFile:
         return len(self._content.cached)
 
     async def write_synced(self, offset: int, chunks: Sequence[bytes]) -> None:
-        await self._begin()
-        # Not a fault of the disk but of its user: the content after a failed sync must not be built
-        # upon.
-        assert not self._failed, f"{self._name} was written again after a write or a sync had failed"
-        disk, data = self._disk, b"".join(chunks)
-        disk.require_room(max(0, offset + len(data) - self.size))
-        fails = disk.fires(disk.faults.write_error, "write error")
-        write = self._content.write(offset, data[: disk.random.randint(0, len(data))] if fails else data)
-        write.doomed = fails
-        await disk.pause(disk.faults.write_seconds)
-        self._storage.require_alive()
-        if fails or disk.fires(disk.faults.sync_error, "sync error"):
-            self._failed = write.doomed = True
-            raise StorageError(f"{self._name}: the {'write' if fails else 'sync'} failed")
-        self._content.sync(write)
-        disk.note_durable(f"{self._name} from {offset} to {offset + len(data)}")
+        await trio.lowlevel.checkpoint_if_cancelled()
+        write, fails = self._put(offset, chunks)
+        await self._disk.pause(self._disk.faults.write_seconds)
+        self._sync(write, fails)
 
     def write_soon(self, cut: Cut, done: Callable[[VirtualLogError | None], None]) -> None:
-        # In the context of the caller, so that all of it is done by the caller's process.
-        trio.lowlevel.spawn_system_task(self._write, cut, done, context=copy_context())
+        faults, random = self._disk.faults, self._disk.random
+        context = copy_context()  # the caller's, so that all of it is done by the caller's process
+        if faults.prompt and random.random() < faults.prompt:
+            end_of_turn().put_last(partial(context.run, self._write_now, cut, done))
+        else:
+            self._spawn(context, cut, done)
+
+    def _spawn(self, context: Context, cut: Cut, done: Callable[[VirtualLogError | None], None]) -> None:
+        trio.lowlevel.spawn_system_task(self._write, cut, done, context=context)
+
+    def _write_now(self, cut: Cut, done: Callable[[VirtualLogError | None], None]) -> None:
+        """Write on the event loop, as a `SyncWorker` does."""
+        end = end_of_turn()
+        if not end.may_wake:
+            end.later(partial(self._spawn, copy_context(), cut, done))
+            return
+        failure: VirtualLogError | None = None
+        try:
+            self._sync(*self._put(*cut()))
+        except VirtualLogError as error:
+            failure = error
+        except CrashedError:
+            pass
+        self._called_back(done, failure)
+        end.flush()
 
     async def _write(self, cut: Cut, done: Callable[[VirtualLogError | None], None]) -> None:
         """Write without a caller that waits."""
@@ -339,10 +352,36 @@ class SimulatedFile:
             failure = error
         except CrashedError:
             pass
+        self._called_back(done, failure)
+
+    def _called_back(self, done: Callable[[VirtualLogError | None], None], failure: VirtualLogError | None) -> None:
         if self._disk.mounted is not self._storage:
             failure = UnavailableError("this incarnation of the disk has ended")
         with suppress(CrashedError):
             done(failure)
+
+    def _put(self, offset: int, chunks: Sequence[bytes]) -> tuple[DiskWrite, bool]:
+        """Write to the cache. Returns the write, and whether it fails."""
+        self._require_open()
+        # Not a fault of the disk but of its user: the content after a failed sync must not be built
+        # upon.
+        assert not self._failed, f"{self._name} was written again after a write or a sync had failed"
+        disk, data = self._disk, b"".join(chunks)
+        disk.require_room(max(0, offset + len(data) - self.size))
+        fails = disk.fires(disk.faults.write_error, "write error")
+        write = self._content.write(offset, data[: disk.random.randint(0, len(data))] if fails else data)
+        write.doomed = fails
+        return write, fails
+
+    def _sync(self, write: DiskWrite, fails: bool) -> None:
+        """Make a write durable, unless it fails."""
+        disk = self._disk
+        self._storage.require_alive()
+        if fails or disk.fires(disk.faults.sync_error, "sync error"):
+            self._failed = write.doomed = True
+            raise StorageError(f"{self._name}: the {'write' if fails else 'sync'} failed")
+        self._content.sync(write)
+        disk.note_durable(f"{self._name} from {write.offset} to {write.offset + len(write.data)}")
 
     async def read(self, offset: int, length: int) -> bytes:
         await self._begin()
@@ -367,6 +406,10 @@ class SimulatedFile:
         self._closed = True
 
     async def _begin(self) -> None:
-        await self._storage.begin()
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._require_open()
+
+    def _require_open(self) -> None:
+        self._storage.require_alive()
         if self._closed:
             raise StorageError(f"{self._name} is closed")

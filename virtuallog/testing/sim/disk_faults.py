@@ -35,6 +35,9 @@ class DiskFaults:
     """
     write_seconds: tuple[float, float] = (0.0, 0.0)
     """Shortest and longest time a synced write takes."""
+    prompt: float = 0.0
+    """Probability that a write without a waiting caller is durable, and called back, at the end of the
+    turn that has begun it: a fast disk on which the event loop writes itself."""
     change_seconds: tuple[float, float] = (0.0, 0.0)
     """Shortest and longest time a create, rename, remove or truncate takes."""
 

@@ -19,7 +19,8 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from contextvars import copy_context
+from contextvars import Context, copy_context
+from functools import partial
 from typing import Final
 
 import attrs
@@ -27,6 +28,7 @@ import trio
 
 from virtuallog.contract.errors import StorageError, VirtualLogError
 from virtuallog.contract.ports import Changes, Clock, CutChanges, Span
+from virtuallog.runtime.end_of_turn import end_of_turn
 from virtuallog.testing.sim.disk_faults import DiskFaults
 from virtuallog.testing.sim.process import CrashedError, Process
 
@@ -235,7 +237,7 @@ class SimulatedKeyValues:
     async def write(self, changes: Changes, dropped: Sequence[Span] = ()) -> None:
         async with self._turn:
             await self._ready()
-            changes = {**{key: None for span in dropped for key in self._disk.keys_in(span)}, **changes}
+            changes = self._with_dropped(changes, dropped)
             failure = self._disk.begin(changes)
             finished = False
             try:
@@ -251,8 +253,40 @@ class SimulatedKeyValues:
                 raise StorageError(failure)
 
     def write_soon(self, cut: CutChanges, done: Callable[[VirtualLogError | None], None]) -> None:
-        # In the context of the caller, so that all of it is done by the caller's process.
-        trio.lowlevel.spawn_system_task(self._write, cut, done, context=copy_context())
+        disk, context = self._disk, copy_context()  # the caller's, so that all of it is done by the caller's process
+        if disk.faults.prompt and disk.random.random() < disk.faults.prompt:
+            end_of_turn().put_last(partial(context.run, self._write_now, cut, done))
+        else:
+            self._spawn(context, cut, done)
+
+    def _spawn(self, context: Context, cut: CutChanges, done: Callable[[VirtualLogError | None], None]) -> None:
+        trio.lowlevel.spawn_system_task(self._write, cut, done, context=context)
+
+    def _write_now(self, cut: CutChanges, done: Callable[[VirtualLogError | None], None]) -> None:
+        """Write on the event loop, as a `SyncWorker` does."""
+        end = end_of_turn()
+        if not end.may_wake or self._turn.locked():
+            end.later(partial(self._spawn, copy_context(), cut, done))
+            return
+        failure: VirtualLogError | None = StorageError("this life of the store has ended")
+        with suppress(CrashedError):
+            failure = self._write_at_once(*cut())
+        with suppress(CrashedError):
+            done(failure)
+        end.flush()
+
+    def _write_at_once(self, changes: Changes, dropped: Sequence[Span]) -> StorageError | None:
+        self._process.check()
+        if self._poisoned:
+            return StorageError("the store failed before")
+        changes = self._with_dropped(changes, dropped)
+        failure = self._disk.begin(changes)
+        self._disk.end(changes, failed=bool(failure))
+        self._poisoned = bool(failure)
+        return StorageError(failure) if failure else None
+
+    def _with_dropped(self, changes: Changes, dropped: Sequence[Span]) -> Changes:
+        return {**{key: None for span in dropped for key in self._disk.keys_in(span)}, **changes}
 
     async def _write(self, cut: CutChanges, done: Callable[[VirtualLogError | None], None]) -> None:
         """Write without a caller that waits. A process that dies meanwhile notices nothing of it."""

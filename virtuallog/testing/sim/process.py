@@ -17,6 +17,7 @@ import attrs
 import trio
 
 from virtuallog.contract.types import NodeId
+from virtuallog.runtime.end_of_turn import end_of_turn
 
 
 class CrashedError(Exception):
@@ -47,6 +48,8 @@ class Process:
 
     Set by the runner of the process. The argument tells if power is lost, too.
     """
+    flushes: bool = False
+    """True if the end of the turn comes right behind each callback, as for what a connection has read."""
     alive: bool = attrs.field(default=True, init=False)
     _held: list[Callable[[], None]] | None = attrs.field(default=None, init=False)
     """Callbacks to run on resume; None while the process runs."""
@@ -78,6 +81,8 @@ class Process:
         before = _EXECUTING.set(self)
         try:
             callback()
+            if self.flushes:
+                end_of_turn().flush()
         except CrashedError:
             if self.alive:  # otherwise a port of another life was used: a bug
                 raise
