@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import accumulate
 
 import attrs
 import outcome
@@ -19,34 +20,37 @@ BATCH_HEADERS_BYTES = 1024
 
 @attrs.define(eq=False)
 class PendingAppend:
-    """Entries of one call, which waits until `finish` or `fail`. They stay side by side, in one batch."""
+    """Entries of one call, which waits until the batch is settled. They stay side by side, in one batch."""
 
     payloads: Sequence[bytes]
     size: int
     """Bytes of all payloads."""
     expected_tail: LogPosition | None = None
     """Position at which the entries have to land; None if unconditional."""
-    _task: trio.lowlevel.Task | None = None
+    task: trio.lowlevel.Task | None = None
     """The task of the caller; None unless it waits."""
+    step: int = 1
+    """Distance of the positions of two entries, once they are known."""
 
-    def wait(self) -> Awaitable[range]:
-        """Wait for the positions of the entries. A cancelled caller only stops waiting; the append goes on."""
-        self._task = trio.lowlevel.current_task()
+    def wait(self) -> Awaitable[int]:
+        """Wait for the position of the first entry. A cancelled caller only stops waiting; the append goes on."""
+        self.task = trio.lowlevel.current_task()
         return trio.lowlevel.wait_task_rescheduled(self._stop_waiting)  # noqa: ASYNC105  # the caller awaits it
 
     def _stop_waiting(self, _: object) -> trio.lowlevel.Abort:
-        self._task = None
+        self.task = None
         return trio.lowlevel.Abort.SUCCEEDED
 
-    def finish(self, places: range) -> None:
-        """Wake the caller: the entries are in the log."""
-        task, self._task = self._task, None
-        if task is not None:
-            trio.lowlevel.reschedule(task, outcome.Value(places))
+    def places(self, first: int) -> range:
+        """Positions of the entries, given that of the first."""
+        return range(first, first + self.step * len(self.payloads), self.step)
+
+    def finish(self, first: int) -> None:
+        """Tell a caller that does not wait: the entries are in the log. This one has gone."""
 
     def fail(self, error: VirtualLogError) -> None:
         """Wake the caller: the entries are not in the log, or the outcome is unknown."""
-        task, self._task = self._task, None
+        task, self.task = self.task, None
         if task is not None:
             trio.lowlevel.reschedule(task, outcome.Error(error))
 
@@ -57,11 +61,30 @@ class PostedAppend(PendingAppend):
 
     done: Callable[[range | VirtualLogError], None] = attrs.field(kw_only=True)
 
-    def finish(self, places: range) -> None:
-        self.done(places)
+    def finish(self, first: int) -> None:
+        self.done(self.places(first))
 
     def fail(self, error: VirtualLogError) -> None:
         self.done(error)
+
+
+def finish_all(offers: Sequence[PendingAppend], places: range) -> None:
+    """Tell the callers of a batch that its entries are in the log, at `places`."""
+    firsts: Iterable[int] = places
+    if len(places) != len(offers):
+        counts = (len(offer.payloads) for offer in offers)
+        firsts = accumulate((places.step * count for count in counts), initial=places.start)
+    if places.step != 1:
+        for offer in offers:
+            offer.step = places.step
+    reschedule, value = trio.lowlevel.reschedule, outcome.Value  # what a crowd costs its client is in this loop
+    for offer, first in zip(offers, firsts, strict=False):
+        task = offer.task
+        if task is None:
+            offer.finish(first)
+        else:
+            offer.task = None
+            reschedule(task, value(first))
 
 
 def check_size(payloads: Sequence[bytes], entry_bytes_max: int) -> int:
@@ -90,6 +113,11 @@ class AppendQueue:
     bytes_max: int
     """Queue size in bytes above which callers wait."""
     offers: list[PendingAppend] = attrs.field(factory=list, init=False)
+    gathers: bool = attrs.field(default=False, init=False)
+    """True if an append may be put without a further look: there is room, and the queue will be cut.
+
+    Set by the appender. False at the latest when the queue is full, or something is taken.
+    """
     bytes: int = attrs.field(default=0, init=False)
     """Bytes of all payloads in the queue."""
     _entries: int = attrs.field(default=0, init=False)
@@ -112,6 +140,8 @@ class AppendQueue:
         self.offers.append(offer)
         self.bytes += offer.size
         self._entries += len(offer.payloads)
+        if self.bytes > self.bytes_max:
+            self.gathers = False
         if offer.expected_tail is not None:
             self._conditional += 1
 
@@ -136,7 +166,7 @@ class AppendQueue:
         return self._take(len(self.offers))
 
     def _take(self, count: int) -> list[PendingAppend]:
-        was_full = self.is_full
+        was_full, self.gathers = self.is_full, False
         taken, self.offers = self.offers[:count], self.offers[count:]
         if self.offers:
             self.bytes -= sum(offer.size for offer in taken)

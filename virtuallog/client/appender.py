@@ -54,6 +54,7 @@ class Appender:
             on_close: called once by `close`.
         """
         self._settings = settings
+        self._entry_bytes_max = settings.entry_bytes_max
         self._on_close = on_close
         self._state = state = AppenderState(space.view, settings, meter or AppendMetrics())
         self._queue = state.queue
@@ -64,8 +65,6 @@ class Appender:
         """Time of the first append in the queue, or of the cut of the last batch."""
         self._was_alone = False
         """True if the last batch had one append."""
-        self._is_woken = False
-        """True if the appender's task will look at the queue: saves the crowd a call each."""
         self._end = end_of_turn()
         self._nursery: trio.Nursery | None = None
         """Nursery of the send tasks; None unless `_run` runs."""
@@ -109,23 +108,35 @@ class Appender:
 
     async def append(self, payloads: Sequence[bytes], expected_tail: LogPosition | None = None) -> range:
         """Append entries side by side; see `VirtualLog.append_many`."""
-        return await self.offer(payloads, expected_tail) if payloads else range(0)
-
-    def offer(self, payloads: Sequence[bytes], expected_tail: LogPosition | None = None) -> Awaitable[range]:
-        """Begin to append at least one entry. The calling task must await the result at once.
-
-        The same as `append` without a coroutine of its own: a tenth of what an append in a crowd costs its client.
-        """
-        offer = PendingAppend(payloads, check_size(payloads, self._settings.entry_bytes_max), expected_tail)
+        if not payloads:
+            return range(0)
+        offer = self._pending(payloads, expected_tail)
         if self._queue.is_full:
-            return self._offer_later(offer)
+            await self._queue.wait_room()
         self._put(offer)
+        return offer.places(await offer.wait())
+
+    def append_now(self, payload: bytes) -> Awaitable[int]:
+        """Begin to append one entry; the calling task must await its position at once.
+
+        The same as `append`, without a coroutine of its own: a tenth of what an append in a crowd costs its client.
+        """
+        offer = self._pending((payload,), None)
+        if self._queue.gathers:  # a crowd: all but its first
+            self._queue.put(offer)
+        elif self._queue.is_full:
+            return self._append_later(offer)
+        else:
+            self._put(offer)
         return offer.wait()
 
-    async def _offer_later(self, offer: PendingAppend) -> range:
+    async def _append_later(self, offer: PendingAppend) -> int:
         await self._queue.wait_room()
         self._put(offer)
         return await offer.wait()
+
+    def _pending(self, payloads: Sequence[bytes], expected_tail: LogPosition | None) -> PendingAppend:
+        return PendingAppend(payloads, check_size(payloads, self._entry_bytes_max), expected_tail)
 
     def post(self, payload: bytes, done: Callable[[range | VirtualLogError], None]) -> None:
         """Append one entry without waiting; see `post_many`."""
@@ -146,7 +157,7 @@ class Appender:
             TooLargeError: over the limit; nothing was done, `done` is not called.
             UnavailableError: the appender is closed; the same.
         """
-        self._put(PostedAppend(payloads, check_size(payloads, self._settings.entry_bytes_max), None, done=done))
+        self._put(PostedAppend(payloads, check_size(payloads, self._entry_bytes_max), None, done=done))
 
     def _put(self, offer: PendingAppend) -> None:
         state, queue = self._state, self._queue
@@ -155,7 +166,7 @@ class Appender:
         if not queue.offers:
             self._begin_batch()
         queue.put(offer)
-        if self._is_woken:
+        if queue.gathers:
             return
         # An append that is alone, as the last one was, need not wait until the end of the turn for others to share its
         # batch. A crowd that appends in step must stay one batch, since split in two it costs twice as much.
@@ -165,7 +176,7 @@ class Appender:
                 self._sender.start(self._nursery, flight, state.segment)
             self._end.flush()
         else:
-            self._is_woken = True
+            queue.gathers = not queue.is_full
             state.work.set()
 
     def _begin_batch(self) -> None:
@@ -199,7 +210,7 @@ class Appender:
         state = self._state
         while True:
             await state.work.wait()
-            state.work, self._is_woken = trio.Event(), False
+            state.work, self._queue.gathers = trio.Event(), False
             if state.has_told:
                 # Callers run before the queue is cut: if they append again, that is to be one batch.
                 state.has_told = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import trio
 
-from virtuallog.client.append_queue import AppendQueue, PendingAppend, pending_appends_of
+from virtuallog.client.append_queue import AppendQueue, PendingAppend, finish_all, pending_appends_of
 from virtuallog.client.appender_settings import AppenderSettings
 from virtuallog.client.metrics import AppendMetrics
 from virtuallog.contract.batch import SessionId
@@ -87,11 +87,7 @@ class AppenderState:
         self.progress_at = now = self.clock.monotonic()
         self.meter.acknowledged(flight.batch.count, len(flight.batch.blob), now - flight.since)
         self.view.saw_tail(places[-1] + 1 + shift)
-        start, step = places.start + shift, places.step
-        for offer in pending_appends_of(flight):
-            stop = start + step * len(offer.payloads)
-            offer.finish(range(start, stop, step))
-            start = stop
+        finish_all(pending_appends_of(flight), range(places.start + shift, places.stop + shift, places.step))
 
     # -- abandoned ----------------------------------------------------------------------------------------------
 

@@ -130,7 +130,7 @@ class VirtualLog:
             UnavailableError: given up after `AppenderSettings.give_up` seconds; unknown outcome.
         """
         appender = self._appender or self._default_appender()
-        return LogPosition((await appender.offer((payload,))).start)
+        return LogPosition(await appender.append_now(payload))
 
     async def append_many(self, payloads: Sequence[bytes]) -> range:
         """Append entries that land side by side, in one batch, all or none; returns their positions.

@@ -118,7 +118,7 @@ def cancelled_append_leaves_a_hole(
     self: BatchSender, nursery: trio.Nursery, flight: InFlightBatch, segment: Segment
 ) -> None:
     """A batch whose callers have all given up is not sent any more; its sequence numbers stay used."""
-    if any(offer._task is not None for offer in pending_appends_of(flight)):
+    if any(offer.task is not None for offer in pending_appends_of(flight)):
         sent_for_all(self, nursery, flight, segment)
     else:
         self._state.session.flights.remove(flight)
