@@ -23,12 +23,12 @@ from virtuallog.runtime.worker import Worker
 
 ResultT = TypeVar("ResultT")
 
-FAST_SECONDS: Final = 0.002
-"""Longest time that a write and its sync take on a disk that is fast."""
+FAST_SECONDS: Final = 0.005
+"""Longest time that a write and its sync take on a disk that is fast: a small part of what it takes to be suspected."""
 PENALTY: Final = 8
 """Fast writes that pay off `FAST_SECONDS` of a slow one."""
 DEBT_MAX: Final = 100_000
-"""Most fast writes that have to be seen: those of a minute or more under load, after a stall of half a minute."""
+"""Most fast writes that have to be seen: those of a minute or more under load, after a stall of a minute."""
 LOOP_BYTES_MAX: Final = 128 << 10
 """Largest write done on the event loop."""
 
