@@ -92,6 +92,43 @@ async def test_a_prepared_put_that_was_outbid_starts_anew() -> None:
 
 
 @simulated
+async def test_a_put_whose_preparation_was_outbid_goes_above_the_other_ballot() -> None:
+    """Its loglet is sealed by then, and appends wait for the put: an attempt below a ballot that was seen is time lost."""
+    async with world() as cluster:
+        await cluster.start(THREE)
+        client = cluster.client()
+        version, _ = await client.get()
+        other = Ballot(round=7, node=0, boot=0, nonce=1)
+        for node in THREE:
+            basis = (await cluster.living_acceptor(node)).decision
+            after = 0 if basis is None else basis.proposal.attempt
+            cluster.handlers[node][Prepare](Prepare(slot=1, after=after, ballot=other), lambda _: None)
+        await cluster.sleep(0.1)
+        await client.prepare_put(version)
+        cluster.requests.clear()
+
+        assert await client.put(b"v", version, attempt=1) == 1
+        assert {request.ballot.round for _, request in cluster.requests if isinstance(request, Prepare)} == {8}
+
+
+@simulated
+async def test_a_put_that_is_repeated_goes_above_its_own_ballot() -> None:
+    """A ballot of the same round may be below the promise that it was given itself, and is refused for that."""
+    async with world() as cluster:
+        await cluster.start(THREE)
+        client = cluster.client()
+        version, _ = await client.get()
+        await client.prepare_put(version)
+        cluster.acceptors_lose(Accept, B, C)
+        with pytest.raises(UnavailableError):
+            await client.put(b"v", version, attempt=1)
+
+        rounds = [request.ballot.round for node, request in cluster.requests if node == A and isinstance(request, Prepare)]
+        assert len(rounds) > 1
+        assert rounds == list(range(1, len(rounds) + 1))
+
+
+@simulated
 async def test_of_two_prepared_puts_one_wins() -> None:
     """At the same moment."""
     async with world() as cluster:

@@ -108,6 +108,8 @@ class PaxosMetaStore:
     """Newest version that a majority of its own members is known to know."""
     _promised: tuple[Decision, Ballot] | None = attrs.field(default=None, init=False)
     """A decision, and a ballot that a majority has promised for the slot after it, not used yet. None if there is none."""
+    _tried: tuple[Decision, int] | None = attrs.field(default=None, init=False)
+    """A decision, and the highest round for the slot after it that was used here or has refused one. None before any."""
 
     @classmethod
     def open(cls, members: Sequence[NodeId], environment: Environment) -> PaxosMetaStore:
@@ -151,7 +153,7 @@ class PaxosMetaStore:
         check_proposal(
             Proposal(value=value, members=self._seeds if voters is None else voters, attempt=attempt, earlier=())
         )
-        backoff, round_ = Backoff(self._clock, self._random), 1
+        backoff = Backoff(self._clock, self._random)
         while True:
             known = self._known
             if known is None or known.version < expected_version:
@@ -162,11 +164,11 @@ class PaxosMetaStore:
                 return await self._settle(known, expected_version, attempt, backoff)
             proposal, ballot = known.next(value, voters, attempt), self._take_promised(known)
             if ballot is None:
-                outcome = await self._propose(known, proposal, round_)
+                outcome = await self._propose(known, proposal, self._next_round(known))
             else:
                 outcome = await run_round(self._services, Proposer.second_phase(known, ballot, proposal))
             if isinstance(outcome, Preempted):
-                round_ = outcome.promised.round + 1
+                self._note_round(known, outcome.promised.round)
             await self._take(outcome, backoff)
 
     async def prepare_put(self, expected_version: int) -> None:
@@ -174,25 +176,34 @@ class PaxosMetaStore:
 
         The promises disturb no reader, and a competing proposer as much as those of a put.
         """
-        backoff, round_ = Backoff(self._clock, self._random), 0
+        backoff = Backoff(self._clock, self._random)
         while (known := self._known) is not None and known.version == expected_version:
             if self._promised is not None and self._promised[0] is known:
                 return
-            round_ += 1  # above the ballot of the attempt before
-            ballot = self._ballot(round_)
+            ballot = self._ballot(self._next_round(known))
+            self._note_round(known, ballot.round)
             outcome = await run_round(self._services, Proposer(known, ballot, None))
             if isinstance(outcome, Vacant):
                 self._promised = known, ballot
                 _PREPARED.reached()
                 return
-            if isinstance(outcome, Preempted):
-                return  # another proposer is at work: the put outbids it, if it still has to
+            if isinstance(outcome, Preempted):  # another proposer is at work: the put outbids it, if it still has to
+                self._note_round(known, outcome.promised.round)
+                return
             await self._take(outcome, backoff)
 
     def _take_promised(self, known: Decision) -> Ballot | None:
         """The promised ballot for the slot after `known`, which is used up by this; None if there is none."""
         promised, self._promised = self._promised, None
         return promised[1] if promised is not None and promised[0] is known else None
+
+    def _next_round(self, known: Decision) -> int:
+        """The lowest round that is worth a ballot for the slot after `known`: above all that were tried here. A
+        ballot of the same round is below our own former one half of the time."""
+        return 1 + (self._tried[1] if self._tried is not None and self._tried[0] is known else 0)
+
+    def _note_round(self, known: Decision, round_: int) -> None:
+        self._tried = known, max(round_, self._next_round(known) - 1)
 
     async def _settle(self, known: Decision, expected_version: int, attempt: int, backoff: Backoff) -> int:
         """Find the winner of a decided slot.
@@ -298,6 +309,7 @@ class PaxosMetaStore:
         return await run_round(self._services, Survey(known, (), others)) if others else Unreachable()
 
     async def _propose(self, known: Decision, own: Proposal | None, round_: int) -> Outcome:
+        self._note_round(known, round_)
         return await run_round(self._services, Proposer(known, self._ballot(round_), own))
 
     def _ballot(self, round_: int) -> Ballot:
