@@ -123,7 +123,9 @@ async def test_a_put_that_is_repeated_goes_above_its_own_ballot() -> None:
         with pytest.raises(UnavailableError):
             await client.put(b"v", version, attempt=1)
 
-        rounds = [request.ballot.round for node, request in cluster.requests if node == A and isinstance(request, Prepare)]
+        rounds = [
+            request.ballot.round for node, request in cluster.requests if node == A and isinstance(request, Prepare)
+        ]
         assert len(rounds) > 1
         assert rounds == list(range(1, len(rounds) + 1))
 

@@ -80,8 +80,8 @@ class Channel(Generic[MachineT]):
     connection: MachineT
     clock: Clock
     received_at: float = attrs.field(init=False)
-    """Time of the last bytes received, by the monotonic clock; before any, the time the channel was
-    made."""
+    """Time at which the last bytes received had been handed out, by the monotonic clock; before any, the
+    time the channel was made. A wait until more may be read leaves it as it is."""
     turns: trio.StrictFIFOLock | None = None
     """Queue of all connections of a server; None on a client."""
     traffic: Traffic = attrs.field(factory=Traffic)
@@ -202,7 +202,7 @@ class Channel(Generic[MachineT]):
         self._unfinished_since = None
         while not may_read():
             await self._wait_for_room()
-        self._note_received(0)
+        self._note_rest(0, self.clock.monotonic())
 
     async def _wait_for_room(self) -> None:
         self._wake_receiver = trio.Event()
@@ -211,12 +211,15 @@ class Channel(Generic[MachineT]):
         self._waits_for_room = False
 
     def _note_received(self, frames: int) -> None:
-        now = self.clock.monotonic()
+        self.received_at = self.clock.monotonic()
+        self._note_rest(frames, self.received_at)
+
+    def _note_rest(self, frames: int, now: float) -> None:
+        """Note since when the rest of a message is missing."""
         if not self.connection.unfinished_bytes:
             self._unfinished_since = None
         elif frames or self._unfinished_since is None:
             self._unfinished_since = now
-        self.received_at = now
 
     def _size_next_read(self, size: int, frames: int) -> None:
         if frames > FRAMES_AT_ONCE:

@@ -71,6 +71,8 @@ class Database:
     proposals: CommandProposals = attrs.field(init=False)
     """Commands of this replica on their way into the log. Set by `attach`."""
     _engine: Engine = attrs.field(init=False)
+    _shorter: trio.Event = attrs.field(factory=trio.Event, init=False)
+    """Set when the pause between two looks at the sessions has become shorter."""
 
     # -- for those who use it -------------------------------------------------------------------------------------------
 
@@ -151,7 +153,7 @@ class Database:
         self._engine = engine
         self.proposals = CommandProposals(engine, self.clock)
         self.tree = Tree(store)
-        self.expiry = SessionExpiry(self.tree, self.random)
+        self.expiry = SessionExpiry(self.tree, self.random, self._on_shorter_pause)
 
     def load(self) -> None:
         """See `Application`."""
@@ -182,7 +184,7 @@ class Database:
 
     async def _keep_sessions(self) -> None:
         while True:
-            await self.clock.sleep(self.expiry.pause)
+            await self._pause()
             try:
                 await self.sync()
             except VirtualLogError:
@@ -190,6 +192,18 @@ class Database:
             now = self.clock.monotonic()
             for command in self.expiry.tick(now):
                 self.proposals.submit(command, SERVER, partial(self._settled, command, now))
+
+    def _on_shorter_pause(self) -> None:
+        self._shorter.set()
+
+    async def _pause(self) -> None:
+        """Wait until the next look. A session that begins meanwhile may need it earlier."""
+        while True:
+            self._shorter = trio.Event()
+            with self.clock.timeout(self.expiry.pause) as pause:
+                await self._shorter.wait()
+            if pause.cancelled_caught:
+                return
 
     def _settled(self, command: Touch | ExpireSessions, proposed: float, outcome: Outcome[Result]) -> None:
         """Confirm a touch. Any other outcome is ignored: the next look repeats it if needed."""

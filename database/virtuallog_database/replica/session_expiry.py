@@ -8,7 +8,8 @@ can know better while this one lives. The others replace it when it is silent it
 
     own session      touched in the log each `REPORT` of its timeout while its client is connected;
                      requests are answered for `TRUST` of the timeout after the last touch;
-                     expired one timeout after its client was heard
+                     expired one timeout after its client was heard, and not before another server's
+                     time is over if it has moved here (`_Own.attached`)
     any session      expired by other servers `OTHERS` timeouts after the last touch
 
 Safety. An expiry names the number of touches that its proposer has applied, so it ends the session
@@ -17,7 +18,7 @@ only if no touch is before it in the log (`virtuallog_database.tree.session_oper
 * A session that has moved, or that was touched by a server which this one has not followed yet,
   lives on.
 * *A session that is attached here by a command which its client no longer waits for* lives on as if
-  this server were another one (`_Own.attached`).
+  this server were another one (`_Own.attached`). Whatever is heard here shortens that by nothing.
 * *Own sessions.* From the proposal of an expiry on, the server answers nothing on the session before
   a later touch is applied: then the session has outlived the expiry. So no answer is on its way to a
   client when an expiry takes effect that was proposed a timeout after it was heard.
@@ -56,16 +57,17 @@ loop, at most once, while the command is applied; must not raise."""
 TICK_SECONDS: Final = 1.0
 """Longest pause in seconds between two looks at the sessions."""
 TICKS: Final = 10
-"""Looks in one timeout, at least: a touch that is due waits for the next one, and `TRUST` leaves as
-long for it to be applied."""
+"""Looks in one timeout, at least: a request that waits for a touch which nobody has proposed, or which
+was lost, waits for the next one."""
 LOOK_SECONDS_MIN: Final = 0.05
 """Shortest pause in seconds between two looks. Sessions whose time is over by then share a command."""
 REPORT: Final = 1 / 6
-"""Share of the timeout after which an attached session is touched again: half of `TRUST`, so that a
-log that stands still for a sixth of the timeout holds up no request."""
+"""Share of the timeout after which an attached session is touched again, at a look of its own if no
+other one comes in time: half of `TRUST`. So no request is held up while the `sync` of that look, and
+the touch, take less than a sixth of the timeout together."""
 TRUST: Final = 1 / 3
-"""Share of the timeout for which a server answers requests after it has proposed a touch. More would
-make other servers wait for longer, less would cost more touches."""
+"""Share of the timeout for which a server answers requests after it has proposed a touch, once that is
+applied. More would make other servers wait for longer, less would cost more touches."""
 OTHERS: Final = 1.5
 """Timeouts without a touch after which other servers than the session's own propose its expiry."""
 STAGGER: Final = 0.1
@@ -104,10 +106,10 @@ class _Own:
     since: float
     """Time at which it was attached."""
     heard: float
-    """Time at which its client was heard last. It may lie ahead while only other servers have heard
-    it."""
-    reported: float
-    """Time at which the last touch that has been applied was proposed here."""
+    """Time at which its client was heard last. It may lie ahead after a move, for the sake of the
+    server before. Never goes back. The proposal of an expiry moves it, to the time of the next one."""
+    trusted_from: float
+    """Time at which `TRUST` began: the proposal of the last touch that has been applied."""
     asked: float
     """Time of the last proposal of a touch. Minus infinity if a touch is due at once."""
     ended: Ended | None
@@ -123,15 +125,20 @@ class _Own:
         """A session as of its `Attached`.
 
         That command may be late: its client has given this server up, and is with another one, which
-        answers for `TRUST` after the move. So a session that has moved gets as long as other servers
-        would give it, until its client says something here.
+        answers for `TRUST` after the move. So a session that has moved gets at least as long as other
+        servers would give it. Bytes that arrive here prove nothing about that: they may be as late.
         """
         elsewhere = timeout * (OTHERS - 1) if generation > 1 else 0.0
         return cls(generation, timeout, now, now + elsewhere, proposed, proposed, ended)
 
+    @property
+    def touch_at(self) -> float:
+        """Time at which the next touch is due."""
+        return self.asked + self.timeout * REPORT
+
     def is_safe(self, now: float) -> bool:
         """True if no expiry can have been applied anywhere by now."""
-        return self.reported > self.doomed and now - self.reported <= self.timeout * TRUST
+        return self.trusted_from > self.doomed and now - self.trusted_from <= self.timeout * TRUST
 
 
 @attrs.define(eq=False)
@@ -141,8 +148,12 @@ class SessionExpiry:
 
     _tree: Tree
     _random: random.Random
+    _on_shorter: Callable[[], None] = lambda: None
+    """Called when `pause` has become shorter: it counts from then on."""
     pause: float = attrs.field(default=TICK_SECONDS, init=False)
     """Seconds until the next call of `tick`."""
+    _look_at: float = attrs.field(default=math.inf, init=False)
+    """Time of that call. Infinite before the first."""
     _noted: dict[int, _Noted] = attrs.field(factory=dict, init=False)
     _touched: dict[int, None] = attrs.field(factory=dict, init=False)
     """Sessions touched by applied commands since the last tick."""
@@ -170,7 +181,8 @@ class SessionExpiry:
         if record is None or record.generation != generation:
             ended(Error.SESSION_EXPIRED if record is None else Error.SESSION_MOVED)
         else:
-            self._own[session] = _Own.attached(generation, record.timeout_ms / 1000, proposed, now, ended)
+            own = self._own[session] = _Own.attached(generation, record.timeout_ms / 1000, proposed, now, ended)
+            self._look_by(own.touch_at, now)
 
     def detach(self, session: int, generation: int) -> None:
         """Detach the session from its connection, without a notification. The session goes on until
@@ -180,10 +192,10 @@ class SessionExpiry:
             own.ended = own.resume = None
 
     def heard(self, session: int, now: float) -> None:
-        """Note a sign of life of the client."""
+        """Note a sign of life of the client. Never brings its expiry closer."""
         own = self._own.get(session)
-        if own is not None and now > own.since:
-            own.heard = now
+        if own is not None:
+            own.heard = max(own.heard, now)
 
     def admits(self, session: int, now: float, resume: Callable[[], None]) -> bool:
         """True if requests of an attached session may be answered without the log. If not, `resume`
@@ -203,8 +215,6 @@ class SessionExpiry:
         self._noted.clear()
         self._touched = dict.fromkeys(self._tree.sessions())
         self._ticked = -math.inf
-        for session in self._own.keys() - self._touched.keys():
-            self._tell(session, Error.SESSION_EXPIRED)
 
     def applied(self, result: Result) -> None:
         """Take in one applied command. Called in order of zxids."""
@@ -225,7 +235,7 @@ class SessionExpiry:
         for session in touch.sessions:
             own = self._own.get(session)
             if own is not None:
-                own.reported = max(own.reported, proposed)
+                own.trusted_from = max(own.trusted_from, proposed)
                 resume, own.resume = own.resume, None
                 if resume is not None:
                     resume()
@@ -247,6 +257,7 @@ class SessionExpiry:
         expiries = self._pieces([*self._due_own_expiries(now), *self._due_other_expiries(now)], EXPIRIES_MAX)
         touches = self._pieces(self._due_touches(now), TOUCHES_MAX)
         self.pause = self._next_pause(now)
+        self._look_at = now + self.pause
         return [
             *(Touch(sessions) for sessions in touches),
             *(ExpireSessions(tuple((each, self._touches(each)) for each in sessions)) for sessions in expiries),
@@ -274,14 +285,13 @@ class SessionExpiry:
             self._noted[session] = _Noted(timeout, now, timeout * STAGGER * self._random.random())
 
     def _due_touches(self, now: float) -> list[int]:
-        """Attached sessions that have to be touched again. Once one has to, those that are halfway there
-        are added: so sessions that began at different moments soon share their commands."""
-        ages = [
-            (session, (now - own.asked) / own.timeout) for session, own in self._own.items() if own.ended is not None
-        ]
-        if all(age < REPORT for _, age in ages):
+        """Attached sessions that have to be touched again, or would have to be before there can be a
+        further look. Once one has to, those that are halfway there are added: so sessions that began at
+        different moments soon share their commands."""
+        attached = [(session, own) for session, own in self._own.items() if own.ended is not None]
+        if all(own.touch_at >= now + LOOK_SECONDS_MIN for _, own in attached):
             return []
-        due = [session for session, age in ages if age >= REPORT / 2]
+        due = [session for session, own in attached if now - own.asked >= own.timeout * REPORT / 2]
         for session in due:
             self._own[session].asked = now
         return due
@@ -307,12 +317,20 @@ class SessionExpiry:
         return due
 
     def _next_pause(self, now: float) -> float:
-        """Until the next own session may be over, and often enough for touches."""
+        """Until the next own session may be over, or has to be touched."""
         pause = TICK_SECONDS
         for own in self._own.values():
-            left = own.heard + own.timeout - now
-            pause = min(pause, left, own.timeout / TICKS)
+            pause = min(pause, own.heard + own.timeout - now, own.timeout / TICKS)
+            if own.ended is not None:
+                pause = min(pause, own.touch_at - now)
         return max(pause, LOOK_SECONDS_MIN)
+
+    def _look_by(self, moment: float, now: float) -> None:
+        """Have the next look earlier, if it would come after `moment`."""
+        moment = max(moment, now + LOOK_SECONDS_MIN)
+        if moment < self._look_at and moment - now < self.pause:
+            self.pause, self._look_at = moment - now, moment
+            self._on_shorter()
 
     def _touches(self, session: int) -> int:
         record = self._tree.session(session)

@@ -12,6 +12,8 @@ from virtuallog_database.replica.session_expiry import (
     EXPIRIES_MAX,
     LOOK_SECONDS_MIN,
     OTHERS,
+    REPORT,
+    TICK_SECONDS,
     TRUST,
     SessionExpiry,
 )
@@ -37,8 +39,9 @@ class Server(World):
 
     def __init__(self) -> None:
         super().__init__()
-        self.expiry = SessionExpiry(self.tree, random.Random(1))
+        self.expiry = SessionExpiry(self.tree, random.Random(1), self._on_shorter)
         self.now = 100.0
+        self.shortened = 0
         self.told: list[Error] = []
         self.resumed = 0
         self.tick(0.0)
@@ -63,6 +66,9 @@ class Server(World):
 
     def _resume(self) -> None:
         self.resumed += 1
+
+    def _on_shorter(self) -> None:
+        self.shortened += 1
 
     def tick(self, seconds: float = 1.0) -> list[Touch | ExpireSessions]:
         self.now += seconds
@@ -186,13 +192,58 @@ def test_a_session_that_was_attached_too_late_is_not_expired_for_that(server: Se
     assert server.expiries() == [ExpireSessions(((7, 2),))]
 
 
-def test_a_session_that_has_moved_here_ends_in_time_once_its_client_was_heard(server: Server) -> None:
-    """Then its client is with this server, and no other one answers it."""
+@pytest.mark.parametrize(("heard_after", "ends_after"), [(0.001, 6.0), (0.5, 6.0), (2.0, 6.0), (3.0, 7.0)])
+def test_a_session_that_has_moved_here_lives_as_long_as_others_would_let_it(
+    server: Server, heard_after: float, ends_after: float
+) -> None:
+    """One timeout and a half from its move, whatever is heard here: bytes of a client that is with another server by
+    now may be as late as its handshake. One timeout from the last of them, if that is later."""
     server.do(CreateSession(7, PASSWORD, 4000))
     server.attach(7, server.do(Attach(7, PASSWORD, 4000)).value.generation)
-    server.tick(0.5)
+    begun = server.now
+    server.live(heard_after)
     server.expiry.heard(7, server.now)
-    assert [server.expiries(2.0), server.expiries(2.0)] == [[], [ExpireSessions(((7, 2),))]]
+    server.live(9.0)
+    assert ends_after <= server.now - begun <= ends_after + LOOK_SECONDS_MIN + 1e-6
+
+
+# -- looks ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("timeout", [2.0, 4.0, 10.0, 40.0])
+def test_a_touch_has_a_look_of_its_own(server: Server, timeout: float) -> None:
+    """Each sixth of the timeout, to the moment: a log that takes less than a sixth holds up no request."""
+    server.tick()
+    server.open(timeout_ms=round(timeout * 1000))
+    touched_at = server.now
+    for _ in range(6):
+        server.expiry.heard(7, server.now)
+        while not server.tick(server.expiry.pause):
+            pass
+        assert timeout * REPORT - LOOK_SECONDS_MIN <= server.now - touched_at <= timeout * REPORT + 1e-6
+        touched_at = server.now
+
+
+def test_a_session_that_begins_at_an_idle_server_does_not_wait_for_its_next_look(server: Server) -> None:
+    """That would be a second away, when the touch of a short session is long due."""
+    server.tick()
+    assert server.expiry.pause == TICK_SECONDS
+    server.now += 0.1
+    server.open(timeout_ms=2000)
+    assert server.shortened == 1
+    assert server.expiry.pause == pytest.approx(2.0 * REPORT)
+    server.open(8, timeout_ms=2000)
+    assert server.shortened == 1, "it is early enough"
+    assert server.tick(server.expiry.pause) == [Touch((7, 8))]
+
+
+def test_a_session_that_was_attached_late_is_touched_at_once(server: Server) -> None:
+    """Its client has waited for the handshake, and the first ping is not answered before that touch."""
+    server.tick()
+    attached = server.do(CreateSession(7, PASSWORD, 12_000)).value
+    server.expiry.attach(7, attached.generation, server.told.append, proposed=server.now - 5, now=server.now)
+    assert server.expiry.pause == pytest.approx(LOOK_SECONDS_MIN)
+    assert server.tick(LOOK_SECONDS_MIN) == [Touch((7,))]
 
 
 # -- requests that wait ---------------------------------------------------------------------------------------------

@@ -5,12 +5,13 @@
                          -> refused: there is no such session -> closed; or closed without an answer
 
 A connection ends when the client leaves, closes its session or breaks the protocol; when its session is over or is resumed on
-another connection; when an answer will never be known; when nothing arrives for as long as the session's timeout (other servers end
+another connection; when an answer will never be known; when nothing arrives for as long as the session's timeout (`SessionExpiry` ends
 the session itself); and when the client reads nothing. Its watches end with it.
 """
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Protocol
 
@@ -94,11 +95,14 @@ class ClientSession:
     _counted: bool = attrs.field(default=False, init=False)
     """True if its session was counted as an attempt; a login gives that back."""
     _heard_at: float = attrs.field(default=0.0, init=False)
-    """Time of the last bytes that `SessionExpiry` knows of."""
+    """Time of the last bytes that `SessionExpiry` knows of, at first that of the grant: what has come before belongs to the handshake,
+    and may be as old as that."""
     _heard_frames: int = attrs.field(default=0, init=False)
+    _taken_bytes: int = attrs.field(default=0, init=False)
+    """Bytes that the client had taken at the last tick."""
     _silent_seconds: float = attrs.field(default=0.0, init=False)
     _is_held_up: bool = attrs.field(default=False, init=False)
-    """True if nothing was read last time, for lack of room."""
+    """True if nothing was read last time: there was no room, or nothing may be answered before a touch is applied."""
 
     def __attrs_post_init__(self) -> None:
         house, settings = self.house, self.house.settings
@@ -169,20 +173,37 @@ class ClientSession:
         """Note that time has passed, and which clients are served now. A client that got its session in another mode must reconnect.
 
         The mode is compared for each client, as it may have changed twice since the last tick. Time is counted in ticks of this server: a
-        process that was stopped for a minute has not listened for that minute, nor does it listen to a client whose reads it holds back.
+        process that was stopped for a minute has not listened for that minute, nor does it listen to a client whose requests it holds back.
         """
         if self.timeout_ms and standing is not (ServiceMode.READ_ONLY if self.is_local else ServiceMode.FULL):
             self.end(f"clients are served differently from now on: {standing.value}")
             return
-        if self._is_held_up and self._is_logged:  # its silence is our doing
-            self.house.database.expiry.heard(self.session, self.house.clock.monotonic())
-        frames = self.connection.received_frames
-        if frames != self._heard_frames or self._is_held_up or not self.timeout_ms:
+        is_excused, frames = self._excuse_silence(), self.connection.received_frames
+        if frames != self._heard_frames or is_excused or not self.timeout_ms:
             self._heard_frames, self._silent_seconds = frames, 0.0
             return
         self._silent_seconds += seconds
         if self._silent_seconds * 1000 > self.timeout_ms:
             self.end(f"nothing was heard for {self._silent_seconds:g} s")
+
+    def _excuse_silence(self) -> bool:
+        """True if nothing is read now, and that says nothing about the client. Its session counts as heard then.
+
+        * Nothing may be answered, or the log owes answers: our doing. It excuses the silence of one timeout. After that the client
+          has given this server up or is dead; its end would not be seen either while nothing is read.
+        * Too many answers are unread: the client's doing. It is there while it takes some.
+        """
+        former, self._taken_bytes = self._taken_bytes, self.channel.traffic.sent_bytes
+        if not self._is_held_up:
+            return False
+        now = self.house.clock.monotonic()
+        if self.connection.is_unread:
+            until = now if self._taken_bytes != former else -math.inf
+        else:
+            until = max(self._heard_at, self.channel.received_at) + self.timeout_ms / 1000
+        if self._is_logged:
+            self.house.database.expiry.heard(self.session, min(now, until))
+        return now <= until
 
     def facts(self) -> ConnectionFacts:
         connection = self.connection
@@ -223,7 +244,7 @@ class ClientSession:
             self.end(f"the session is not served here any more: {reason.name}")
 
     def _go_on(self) -> None:
-        """Resume reads of the tree."""
+        """Resume what has waited for a touch, or for the budget of reads."""
         self.connection.pipeline.advance()
         self.channel.kick()  # there may be room now for more of the received requests
 
@@ -241,7 +262,7 @@ class ClientSession:
         self._is_held_up = not (connection.has_room and self._may_take())
         self.house.weigh(self)
         received_at = self.channel.received_at
-        if received_at != self._heard_at and self._is_logged:
+        if received_at > self._heard_at and self._is_logged:
             self._heard_at = received_at
             self.house.database.expiry.heard(self.session, received_at)
         return not self._is_held_up or connection.failure is not None
@@ -295,7 +316,7 @@ class ClientSession:
         self.connection.open(response)
         self.channel.kick()  # requests that have arrived meanwhile can be done now
         if not grant.is_local:
-            now = self.house.clock.monotonic()
+            self._heard_at = now = self.house.clock.monotonic()
             self.house.database.expiry.attach(
                 grant.session, grant.generation, self._on_ended, proposed=grant.proposed_at, now=now
             )

@@ -104,8 +104,13 @@ class Connection:
         return (
             self.phase in _READING
             and self.pipeline.takes(self.outstanding_max, PENDING_BYTES_MAX)
-            and self.outbox.waiting_bytes < UNSENT_BYTES_MAX
+            and not self.is_unread
         )
+
+    @property
+    def is_unread(self) -> bool:
+        """True if the client has left so many bytes of answers unread that no more are made for it."""
+        return self.outbox.waiting_bytes >= UNSENT_BYTES_MAX
 
     def receive_untrusted(self, chunk: bytes) -> Iterator[Event]:
         """Yield the events in the client's bytes, as far as there is room."""
@@ -168,7 +173,7 @@ class Connection:
         self._on_output()
 
     def _may_answer(self) -> bool:
-        return self.failure is None and self.outbox.waiting_bytes < UNSENT_BYTES_MAX and self._may_look()
+        return self.failure is None and not self.is_unread and self._may_look()
 
     def _next_untrusted(self) -> Event | None:
         if self.phase is ConnectionPhase.BEGUN:
