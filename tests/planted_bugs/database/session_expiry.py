@@ -10,7 +10,7 @@ import attrs
 from tests.planted_bugs.mutant import Mutant, mutant
 from virtuallog.contract.ports import Outcome
 from virtuallog_database.replica.database import Database
-from virtuallog_database.replica.session_expiry import PATIENCE_SECONDS, SessionExpiry
+from virtuallog_database.replica.session_expiry import PATIENCE_SECONDS, Ended, SessionExpiry
 from virtuallog_database.transaction import StoreTransaction
 from virtuallog_database.tree import apply
 from virtuallog_database.tree.commands import Command, ExpireSessions, Touch
@@ -22,6 +22,7 @@ CALM: Final = Options(faults=())
 """These need no faults, and are found sooner without."""
 EARLY: Final = ["sessions end in time"]
 applied_as_it_should = apply.apply
+attached_as_it_should = SessionExpiry.attach
 settled_as_it_should = Database._settled
 other_expiries_as_they_should = SessionExpiry._due_other_expiries
 
@@ -41,6 +42,16 @@ def sessions_are_given_half_their_time(self: SessionExpiry, now: float) -> list[
 @mutant(SessionExpiry.heard, scenario="zelos", options=CALM, found_by=EARLY)
 def pings_are_told_to_nobody(self: SessionExpiry, session: int, now: float) -> None:
     """The time of a session counts from its connection."""
+
+
+@mutant(SessionExpiry.attach, scenario="expiring", found_by=EARLY)
+def a_handshake_is_a_sign_of_life(
+    self: SessionExpiry, session: int, generation: int, ended: Ended, *, proposed: float, now: float
+) -> None:
+    """Its client has gone elsewhere, and is answered there. The new server expires the session a timeout later."""
+    attached_as_it_should(self, session, generation, ended, proposed=proposed, now=now)
+    if session in self._own:
+        self._own[session].heard = now
 
 
 @mutant(SessionExpiry._due_other_expiries, scenario="expiring", found_by=["sessions do not live on"])

@@ -14,6 +14,7 @@ from virtuallog.contract.errors import UnavailableError
 from virtuallog.testing.checker.history import History
 from virtuallog_database.testing.model_tree import ModelTree
 from virtuallog_database.tree.commands import (
+    Attach,
     CloseSession,
     Command,
     Create,
@@ -351,6 +352,20 @@ def test_a_session_that_ends_late(zelos: Zelos) -> None:
     expire(zelos)
 
     assert zelos.objections() == {"sessions end soon"}
+
+
+@pytest.mark.parametrize(("ended_at", "objections"), [(8.0, set()), (8.6, {"sessions end soon"})])
+def test_a_session_that_has_moved_may_end_later(zelos: Zelos, ended_at: float, objections: set[str]) -> None:
+    """The server before may answer for a while: one timeout and a half from the move."""
+    zelos.time = 1.0
+    zelos.commit(Attach(SESSION, b"", TIMEOUT_MS), session=0)
+    zelos.history.observed("client", Connect(2, SESSION, 0, TIMEOUT_MS), Granted(SESSION, TIMEOUT_MS, b""))
+    zelos.time = 1.5
+    zelos.read(Exists("/a"), connection=2)
+    zelos.time = ended_at
+    expire(zelos)
+
+    assert zelos.objections() == objections
 
 
 def test_a_session_that_lives_on(zelos: Zelos) -> None:

@@ -25,6 +25,8 @@ RATIO: Final = 1.5
 """Ratio of the rates of two clocks up to which a session lives for its timeout. If clocks differ by
 more, two thirds of it are left: so long a client waits for a silent server."""
 PATIENCE: Final = 2 / 3
+MOVED: Final = 1.5
+"""Timeouts for which a session lives at least after it has moved: the server before may answer for a while."""
 SOON_SECONDS: Final = 1.0
 """Longest time in seconds for which a session outlives its timeout while nothing fails: two commands
 and a tail check, during a swap."""
@@ -36,6 +38,15 @@ class _Told:
 
     answered: list[Told] = attrs.field(factory=list)
     sent: list[Told] = attrs.field(factory=list)
+
+    def moved_at(self, history: History) -> float | None:
+        """Time by which the session had moved last, as far as its client knows; None if it did not."""
+        moves = [
+            history.events[told.ended].time
+            for told in self.answered
+            if isinstance(told.action, Connect) and told.action.session and told.ended is not None
+        ]
+        return max(moves, default=None)
 
 
 def session_checks(drift: float, *, calm: bool) -> tuple[Check, ...]:
@@ -53,7 +64,8 @@ def session_checks(drift: float, *, calm: bool) -> tuple[Check, ...]:
                     yield Violation("sessions end in time", message, proof(last, life.ended))
 
     def sessions_end_soon(history: History) -> Iterator[Violation]:
-        """A session is expired soon after its timeout, counted from the last request of its client."""
+        """A session is expired soon after its timeout, counted from the last request of its client; or after one and a
+        half, counted from its last move to another connection."""
         told = _told(history)
         for number, life in replay(history).lives.items():
             client = told.get(number)
@@ -61,8 +73,11 @@ def session_checks(drift: float, *, calm: bool) -> tuple[Check, ...]:
                 last = max(client.sent, key=_invoked)
                 if isinstance(last.action, Connect):
                     continue  # a server may have attached the session for a client that had gone elsewhere
-                passed = _when(history, life.ended) - _when(history, last)
-                if passed > life.timeout_ms / 1000 / (1 - drift) + SOON_SECONDS:
+                timeout = life.timeout_ms / 1000 / (1 - drift)
+                passed, due = _when(history, life.ended) - _when(history, last), timeout
+                if (moved := client.moved_at(history)) is not None:
+                    due = max(due, moved + MOVED * timeout - _when(history, last))
+                if passed > due + SOON_SECONDS:
                     message = f"session {number:x} was expired {passed:.3f} s after its client sent something; its timeout is {life.timeout_ms} ms"
                     yield Violation("sessions end soon", message, proof(last, life.ended))
 

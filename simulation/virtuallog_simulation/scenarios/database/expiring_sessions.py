@@ -1,5 +1,5 @@
 """Sessions of clients that stay and of clients that vanish, at three servers of which one or another is cut off from the log, stands
-still, hears late or begins anew, with clocks at the limits of a drawn drift.
+still, hears late or begins anew, or is given a handshake that is out of date, with clocks at the limits of a drawn drift.
 
 Clients that stay only ping and read, so the log knows of them by what their servers report alone. Some go on elsewhere when their
 server does not answer, others have one server only. Each races with the expiry of its session: a server must stop answering
@@ -27,6 +27,8 @@ from virtuallog_simulation.checks.database.sessions import lives_on
 from virtuallog_simulation.scenarios.database.lag import CAUGHT_UP
 from virtuallog_simulation.scenarios.database.servers import OptionalEngines
 from virtuallog_simulation.scenarios.database.three_servers import FIRST_CLIENT, NODES, ThreeServers
+from virtuallog_simulation.workload.database import wire
+from virtuallog_simulation.workload.database.connection import Dial
 from virtuallog_simulation.workload.database.embedded_client import EmbeddedClientPace
 from virtuallog_simulation.workload.database.requests import GetData
 from virtuallog_simulation.workload.database.session import DatabaseClient
@@ -54,6 +56,8 @@ AWAKE_SECONDS: Final = (0.001, 0.2)
 LATE_SECONDS: Final = (0.05, 0.4)
 """Delay in seconds of what one server hears of the others."""
 BETWEEN_SECONDS: Final = (0.3, 2.0)
+STRAGGLER: Final = NodeId(FIRST_CLIENT + STAYING + 3)
+"""Process from which a handshake comes late."""
 READ_SECONDS: Final = 1.5
 """Mean time between two reads of a client that stays."""
 STAY_SECONDS: Final = (0.2, 6.0)
@@ -72,6 +76,8 @@ class _Run:
     world: World
     source: random.Random
     staying: list[DatabaseClient] = attrs.field(factory=list)
+    pinned: dict[NodeId, DatabaseClient] = attrs.field(factory=dict)
+    """Clients that know one server only, by that."""
     three: ThreeServers = attrs.field(init=False)
 
     def client(self, number: int, node: NodeId, only: NodeId | None) -> DatabaseClient:
@@ -83,6 +89,8 @@ class _Run:
         async with self.world.client(node):
             client, known = self.client(number, node, only), 0
             self.staying.append(client)
+            if only is not None:
+                self.pinned[only] = client
             while True:
                 async with client.connection() as connection:
                     self.world.counts[MOVED] += client.session == known
@@ -165,6 +173,25 @@ class _Run:
         await trio.sleep(self.source.uniform(*BETWEEN_SECONDS))
         self.three.machine(server).start()
 
+    async def straggle(self, server: NodeId) -> None:
+        """Let a handshake of its client reach another server late, and nothing after it, just when the server is cut off: it has not
+        heard that the session has moved, and answers for as long as it may."""
+        late = self.source.choice([node for node in NODES if node != server])
+        async with self.world.client(STRAGGLER):
+            with self.three.isolated(server):
+                with suppress(OSError, trio.BrokenResourceError):
+                    await self._claim(self.pinned[server], self.three.dial(STRAGGLER, late))
+                await trio.sleep(self.seconds)
+
+    async def _claim(self, client: DatabaseClient, dial: Dial) -> None:
+        """The client's handshake, as the server finds it. Nobody waits for the answer."""
+        stream = await dial()
+        try:
+            await stream.send_all(wire.encode_connect(client.session, client.password, 0, client.timeout_ms))
+            await trio.sleep(self.source.uniform(*BETWEEN_SECONDS))
+        finally:
+            await trio.aclose_forcefully(stream)
+
     async def swap(self, server: NodeId) -> None:
         """Put a new loglet in the place of the last one, while the server is cut off for a moment."""
         async with self.three.cluster.client("operator") as client:
@@ -181,6 +208,7 @@ _EPISODES: Final[Sequence[tuple[float, Callable[[_Run, NodeId], Awaitable[None]]
     (4, _Run.delay),
     (1, _Run.restart),
     (1, _Run.swap),
+    (3, _Run.straggle),
 )
 
 

@@ -26,6 +26,7 @@ from virtuallog_simulation.scenarios.cluster import load as main
 from virtuallog_simulation.scenarios.database.lag import demand_no_lag
 from virtuallog_simulation.scenarios.database.servers import ZOOKEEPER, DatabaseServers, OptionalEngines
 from virtuallog_simulation.scenarios.database.witness import Witness
+from virtuallog_simulation.workload.database.connection import Dial
 from virtuallog_simulation.workload.database.embedded_client import EmbeddedClientPace
 from virtuallog_simulation.workload.database.session import DatabaseClient
 from virtuallog_simulation.world.cluster import Cluster, ClusterPlan
@@ -95,6 +96,11 @@ class ThreeServers:
         dials = self.servers.dials(self.world.clients[node], NODES if only is None else [only])
         source = self.world.random(f"zelos client {number}")
         return DatabaseClient(name, self.world.history, source, dials, timeout_ms, lambda: next(self.numbers))
+
+    def dial(self, node: NodeId, server: NodeId) -> Dial:
+        """A way from the client process `node` to a server."""
+        (dial,) = self.servers.dials(self.world.clients[node], [server])
+        return dial
 
     async def demand_no_lag(self) -> None:
         """Demand that no server lags, in peace; see `lag.demand_no_lag`."""
