@@ -18,7 +18,7 @@ only if no touch is before it in the log (`virtuallog_database.tree.session_oper
 * A session that has moved, or that was touched by a server which this one has not followed yet,
   lives on.
 * *A session that is attached here by a command which its client no longer waits for* lives on as if
-  this server were another one (`_Own.attached`). Whatever is heard here shortens that by nothing.
+  this server were another one (`_Own.attached`). Bytes that arrive here do not shorten that.
 * *Own sessions.* From the proposal of an expiry on, the server answers nothing on the session before
   a later touch is applied: then the session has outlived the expiry. So no answer is on its way to a
   client when an expiry takes effect that was proposed a timeout after it was heard.
@@ -57,8 +57,8 @@ loop, at most once, while the command is applied; must not raise."""
 TICK_SECONDS: Final = 1.0
 """Longest pause in seconds between two looks at the sessions."""
 TICKS: Final = 10
-"""Looks in one timeout, at least: a request that waits for a touch which nobody has proposed, or which
-was lost, waits for the next one."""
+"""Looks in one timeout, at least: a request that waits for a touch which was not proposed yet, or was
+lost, waits for the next one."""
 LOOK_SECONDS_MIN: Final = 0.05
 """Shortest pause in seconds between two looks. Sessions whose time is over by then share a command."""
 REPORT: Final = 1 / 6

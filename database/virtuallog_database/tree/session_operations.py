@@ -1,9 +1,10 @@
 """Operations on sessions: they begin, move, are touched, and end through the log.
 
 A session is a record that all replicas have. One server cannot decide by itself that a client is
-gone. A replica that has not seen a session touched for its timeout proposes to expire it, and names
-the number of touches it knows. The session ends only if there has been no other touch at that place
-in the log. So a server that was away for a while, or is behind, cannot end a live session.
+gone. The server that the session was attached to last proposes to expire it a timeout after its client
+was heard; any other one, a timeout and a half after the last touch. The proposal names the number of
+touches that its server knows. The session ends only if there has been no other touch at that place in
+the log. So a server that was away for a while, or is behind, cannot end a live session.
 """
 
 from __future__ import annotations

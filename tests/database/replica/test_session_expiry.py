@@ -196,7 +196,7 @@ def test_a_session_that_was_attached_too_late_is_not_expired_for_that(server: Se
 def test_a_session_that_has_moved_here_lives_as_long_as_others_would_let_it(
     server: Server, heard_after: float, ends_after: float
 ) -> None:
-    """One timeout and a half from its move, whatever is heard here: bytes of a client that is with another server by
+    """One timeout and a half from its move, also if it is heard here at once: bytes of a client that is with another server by
     now may be as late as its handshake. One timeout from the last of them, if that is later."""
     server.do(CreateSession(7, PASSWORD, 4000))
     server.attach(7, server.do(Attach(7, PASSWORD, 4000)).value.generation)

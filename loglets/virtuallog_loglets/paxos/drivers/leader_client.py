@@ -113,7 +113,7 @@ class LeaderClient:
 
 @attrs.define(eq=False)
 class _LeaderCall:
-    """One call of `LeaderClient.ask`."""
+    """One call of `LeaderClient.ask` or `LeaderClient.post`."""
 
     _client: LeaderClient
     _request: Callable[[bool], PaxosAppend | PaxosSeal | PaxosTruncate | PaxosSettle]

@@ -184,7 +184,7 @@ class _Run:
                 await trio.sleep(self.seconds)
 
     async def _claim(self, client: DatabaseClient, dial: Dial) -> None:
-        """The client's handshake, as the server finds it. Nobody waits for the answer."""
+        """The client's handshake, as the server finds it. The answer is not read."""
         stream = await dial()
         try:
             await stream.send_all(wire.encode_connect(client.session, client.password, 0, client.timeout_ms))
