@@ -94,7 +94,7 @@ def others_wait_for_the_timeout_alone(self: SessionExpiry, now: float) -> list[i
 
 @mutant(
     apply.apply,
-    scenario="zelos",
+    scenario="expiring",
     found_by=["results as the model has them", "reads as the model has them"],
     used_in=apply,
 )
