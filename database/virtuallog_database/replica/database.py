@@ -71,8 +71,8 @@ class Database:
     proposals: CommandProposals = attrs.field(init=False)
     """Commands of this replica on their way into the log. Set by `attach`."""
     _engine: Engine = attrs.field(init=False)
-    _shorter: trio.Event = attrs.field(factory=trio.Event, init=False)
-    """Set when the pause between two looks at the sessions has become shorter."""
+    _pause_scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+    """Cancelled when the pause between two looks at the sessions has become shorter."""
 
     # -- for those who use it -------------------------------------------------------------------------------------------
 
@@ -194,15 +194,14 @@ class Database:
                 self.proposals.submit(command, SERVER, partial(self._settled, command, now))
 
     def _on_shorter_pause(self) -> None:
-        self._shorter.set()
+        self._pause_scope.cancel()
 
     async def _pause(self) -> None:
-        """Wait until the next look. A session that begins meanwhile may need it earlier."""
+        """Sleep until the next look. A session that begins meanwhile may need it earlier."""
         while True:
-            self._shorter = trio.Event()
-            with self.clock.timeout(self.expiry.pause) as pause:
-                await self._shorter.wait()
-            if pause.cancelled_caught:
+            with trio.CancelScope() as self._pause_scope:
+                await self.clock.sleep(self.expiry.pause)
+            if not self._pause_scope.cancelled_caught:
                 return
 
     def _settled(self, command: Touch | ExpireSessions, proposed: float, outcome: Outcome[Result]) -> None:
