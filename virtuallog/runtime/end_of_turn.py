@@ -56,8 +56,10 @@ class EndOfTurn(Instrument):
         if self._last and not self._runs_last:
             functions, self._last = self._last, []
             self._runs_last = True
-            self._run(functions)
-            self._runs_last = False
+            try:
+                self._run(functions)
+            finally:  # an interrupt from the keyboard may end up here
+                self._runs_last = False
 
     def _run(self, functions: list[Callable[[], None]]) -> None:
         for function in functions:

@@ -3,8 +3,8 @@
 It holds votes and identities, which change rarely, and the positions of replicas, which are bulk.
 
 Every write is one WriteBatch with a synced write-ahead log: all or nothing, durable on return. One
-thread writes, in order, or the event loop while the disk is fast. Another one reads, so that a group commit never waits for a read of
-megabytes.
+thread writes, in order, or the event loop while the disk is fast. Another one reads, so that a group
+commit never waits for a read of megabytes.
 
 A full disk must not stop the members that decide the register: a new version may be needed to move
 to other disks. So a few MiB are kept in reserve beside the store. When the store finds no room the

@@ -5,8 +5,8 @@ changes of threads, the interpreter's lock twice, a byte through a pipe. So whil
 where they come up, and other work of the process waits that long.
 
 A slow write is a debt in proportion to its length, which fast ones pay off. Until then all are done in the thread. So
-the loop stands still for one slow write when a disk begins to be slow, and on average for no longer than
-`FAST_SECONDS / PENALTY` for each write.
+the loop stands still for one slow write when a disk begins to be slow. Over time slow writes hold it for no longer than
+`FAST_SECONDS / PENALTY` a write, beside what fast ones take.
 """
 
 from __future__ import annotations

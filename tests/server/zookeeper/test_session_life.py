@@ -1,4 +1,4 @@
-"""How long a session lives: what a connection tells `SessionExpiry` of its client, and what it does not."""
+"""Signs of life of a client: which of them a connection passes on to `SessionExpiry`, and which not."""
 
 from __future__ import annotations
 

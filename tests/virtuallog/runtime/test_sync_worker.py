@@ -1,4 +1,4 @@
-"""Which thread does a synced write, and that the order of writes does not depend on it."""
+"""Synced writes: when the event loop does them, and when the thread. Their order is the same."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def worker() -> Iterator[SyncWorker]:
 
 
 def thread_of_job() -> bool:
-    """Whether the job runs in the thread of the event loop."""
+    """Return True if the calling thread is that of the event loop."""
     return threading.current_thread() is threading.main_thread()
 
 

@@ -102,7 +102,7 @@ def test_item_27_some_sealed_seals_the_rest_and_looks_again() -> None:
 
 
 def test_a_sealed_majority_is_not_asked_again() -> None:
-    """What a reconfiguration meets right after its seal. The third server's seal may still be on its way."""
+    """A reconfiguration checks right after its seal, while the third server's seal may still be on its way."""
     core = check()
     core.answer(1, S1, state_of(5, sealed=True))
 
