@@ -31,6 +31,7 @@ from virtuallog_loglets.native.core import durable_state, segment_index, wave
 from virtuallog_loglets.native.core.read_assembly import assemble_untrusted
 from virtuallog_loglets.native.core.wave_index import WaveIndex
 from virtuallog_loglets.native.messages import NativeState, NativeWaves
+from virtuallog_loglets.tombstones import VersionFloor
 from virtuallog_loglets.wal import Address, WalRecord
 from virtuallog_loglets.wal.core import index_format
 from virtuallog_metastore.disaster_recovery import dump
@@ -113,7 +114,7 @@ _CHANGES: tuple[durable_state.Change, ...] = (
     wave_of(0, 2),
     durable_state.LogletTrimmed(SEGMENT, 1),
     durable_state.LogletSnapshot(SEGMENT, 2, 1, 0, False),
-    durable_state.VersionFloor(4),
+    VersionFloor(4),
 )
 
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import attrs
 import trio
 
+from virtuallog.contract.crash_points import CrashPoint
 from virtuallog.contract.errors import ForbiddenError, SealedError, UnavailableError, VirtualLogError
+from virtuallog.contract.placement import majority_of
 from virtuallog.contract.ports import Environment, Request
-from virtuallog.contract.types import NodeId
+from virtuallog.contract.types import LogletOffset, NodeId
 
 PAUSE_SECONDS: Final = 0.05
 """Pause between a failed request and the next attempt: finds a restarted server soon, and does not flood it."""
+TRIM_SECONDS: Final = 10.0
+"""Time limit for a trim to reach a majority of replicas, in seconds: some elections."""
 
 
 @attrs.frozen(eq=False)
@@ -126,3 +130,40 @@ class QuorumCall:
             _, inquiry = self._repeats.popleft()
             if inquiry.wanted():
                 self._post(inquiry)
+
+
+async def trim_majority(
+    environment: Environment, replicas: Sequence[NodeId], request: Callable[[int], Any], trim_point: int, left: CrashPoint,
+    ask_seconds: float,
+) -> LogletOffset:  # fmt: skip
+    """Raise the trim points of a majority of replicas to one and the same, and return it.
+
+    Args:
+        environment: that of the client.
+        replicas: all replicas of the loglet.
+        request: makes the request for a trim point, with `segment`; the answer has the replica's own as `trim`.
+        trim_point: not past the tail.
+        left: reached whenever a request has left.
+        ask_seconds: timeout of one request.
+
+    Raises:
+        UnavailableError: no majority answered in time.
+        SealedError, ForbiddenError: see `QuorumCall.receive`.
+    """
+    while True:
+        call, points = QuorumCall(environment), dict[NodeId, int]()
+        asked = request(trim_point)
+        deadline = environment.clock.monotonic() + TRIM_SECONDS
+        for replica in replicas:
+            call.ask(replica, asked, None, ask_seconds, lambda: True)
+            left.reached()
+        while len(points) < majority_of(len(replicas)):
+            answer = await call.receive(deadline - environment.clock.monotonic())
+            if answer is None:
+                raise call.unavailable(f"trim of loglet {asked.segment}")
+            points[answer.server] = answer.outcome.trim
+        trim_point = max(points.values())
+        if min(points.values()) == trim_point:
+            return LogletOffset(trim_point)
+        # A newer trim of another client has reached a minority. Without a majority behind it, a later caller could
+        # see a lower trim point. A further round needs a still newer trim, and each round is bounded in time.

@@ -39,6 +39,8 @@ BATCH_BYTES_MAX: Final = 8 << 20
 """Limit of one batch in bytes, headers included. Bounds every frame, write and buffer downstream."""
 BATCH_COUNT_MAX: Final = 1 << 16
 """Limit of entries in one batch. Loglets may keep 16 bits for the index within a batch."""
+SEQUENCE_MAX: Final = (1 << 63) - 1
+"""Highest sequence number past a batch. An appender counts its entries; what is stored of a session has 64 bits for it."""
 
 _PREFIX: Final = struct.Struct("<2sBBI")
 _BODY: Final = struct.Struct("<16sQII")
@@ -141,6 +143,8 @@ class Batch:
         # ends.
         if payloads_start + ends[-1] != len(blob) or ends != sorted(ends):
             raise MalformedError("the entries of a batch do not add up to its size")
+        if first_sequence + count > SEQUENCE_MAX:
+            raise MalformedError(f"a batch with the sequence number {first_sequence}")
         if headers_bytes:
             _unpack_headers_untrusted(blob[payloads_start - headers_bytes : payloads_start])
         return cls(blob, SessionId(session), first_sequence, count, headers_bytes)

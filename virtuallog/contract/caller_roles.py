@@ -24,7 +24,8 @@ from virtuallog.contract.types import NodeId
 
 SCHEME: Final = "virtuallog://"
 _NAME: Final = re.compile(r"virtuallog://([A-Za-z0-9._-]{1,64})/(client|admin|node)/([A-Za-z0-9._-]{1,64})")
-_NODE: Final = re.compile(r"[1-9][0-9]{0,9}")
+_NODE: Final = re.compile(r"[1-9][0-9]{0,18}")
+"""Number of a node, or of a store of a log that is used by itself, which has 63 bits."""
 
 
 class Role(enum.IntEnum):

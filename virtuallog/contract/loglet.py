@@ -11,8 +11,8 @@ Places are offsets in a loglet and positions in the virtual log. Source: Delos, 
 The ordering rule is corrected here; the published text lets the tail check and the seal check run
 side by side. **The tail is read first, the seal bit second; an entry is written first, the seal bit
 checked second.** See docs/internals/protocols/loglet.md. Each kind enforces it in its tail check
-(`native/core/tail_check.py`, `paxos/core/tail_check.py`, `zookeeper/drivers/tail_check.py`,
-`striped/loglet.py`); the conformance kit tests it (`virtuallog/testing/weak_seal.py`).
+(`native/core/tail_check.py`, `paxos/core/tail_check.py`, `raft/core/read_index.py`,
+`zookeeper/drivers/tail_check.py`, `striped/loglet.py`); the conformance kit tests it (`virtuallog/testing/weak_seal.py`).
 """
 
 from __future__ import annotations

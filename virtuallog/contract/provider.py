@@ -62,7 +62,7 @@ class LogletProvider(Protocol):
 
     @property
     def contiguous(self) -> bool:
-        """True if consecutive entries have consecutive places (True for native, False for Paxos)."""
+        """True if consecutive entries have consecutive places (True for native and raft, False for paxos)."""
         ...
 
     @property

@@ -12,6 +12,7 @@ connection is refused. A program that announces nothing speaks version 1.
     3   replicated logs, and the role `replica` of nodes
     4   loglets that consist of others, or are kept elsewhere than on nodes
     5   logs that only nodes and admins append to (register format 3)
+    6   logs replicated by Raft
 
 A node finds out by asking what it may use with one other node (`UnsupportedError`). State that
 others must be able to read when it is written, now or after a restart, is written only once every
@@ -42,13 +43,16 @@ COMPOSED: Final = 4
 GUARDED: Final = 5
 """Level from which on nodes refuse appends of clients to a guarded log (`Register.guarded`)."""
 
+RAFT: Final = 6
+"""Level from which on nodes keep replicas of raft loglets."""
+
 
 @attrs.frozen
 class Versions:
     """A range of protocol versions, both ends included."""
 
     first: int = FIRST
-    last: int = 5
+    last: int = 6
 
     def __attrs_post_init__(self) -> None:
         if not 1 <= self.first <= self.last:

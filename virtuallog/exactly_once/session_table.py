@@ -14,6 +14,7 @@ import attrs
 
 from virtuallog.contract.batch import Batch, SessionId
 from virtuallog.contract.errors import OutOfOrderError, OverloadedError, ReconfigurationNeededError
+from virtuallog.exactly_once.session_digest import SessionDigest
 
 SESSIONS_MAX: Final = 16384
 """Limit of sessions in use: up to 10 KB each with the most batches remembered, and 160 MiB in all."""
@@ -73,6 +74,15 @@ class SessionTable:
     _has_forgotten: bool = False
     """True if a session was forgotten: an unknown session may be an old one."""
 
+    @classmethod
+    def of_digest(cls, digest: SessionDigest, now_ms: int) -> SessionTable:
+        """Table of a new leader, from the digest of all that is decided; `now_ms` is the present time."""
+        sessions = cls(has_forgotten=digest.has_forgotten)
+        for each in digest.sessions():
+            places = [(batch.first_sequence, batch.place) for batch in each.last]
+            sessions.recall(each.session, each.next_sequence, places, now_ms)
+        return sessions
+
     def find(self, batch: Batch, *, opens: bool) -> OrderedBatch | None:
         """Place of the batch; None if it is new and may be placed now.
 
@@ -116,15 +126,17 @@ class SessionTable:
             OverloadedError: too many sessions, or too many batches of this one, are not settled. Nothing was done.
         """
         session = self._sessions.get(batch.session) or self._admit(batch, now_ms)
-        if len(session.placements) >= BATCHES_MAX:
-            if not session.placements[0].committed:
-                raise OverloadedError(f"{BATCHES_MAX} batches of this session are not committed yet")
-            session.placements.popleft()
-        placement = OrderedBatch(first, batch.first_sequence, batch, (ticket,))
-        session.placements.append(placement)
-        session.next_sequence = batch.stop_sequence
-        self._used(batch, session, now_ms)
-        return placement
+        if len(session.placements) >= BATCHES_MAX and not session.placements[0].committed:
+            raise OverloadedError(f"{BATCHES_MAX} batches of this session are not committed yet")
+        return self._remember(session, batch, first, (ticket,), now_ms)
+
+    def inherit(self, batch: Batch, first: int, now_ms: int) -> OrderedBatch:
+        """Remember a batch that another orderer has placed at offset `first`, and that is not settled yet.
+
+        Never refused: it is in the log, also if the other orderer's sessions and those that are known here exceed the limit.
+        """
+        session = self._sessions.get(batch.session) or self._begin(batch, now_ms)
+        return self._remember(session, batch, first, (), now_ms)
 
     def recall(self, name: SessionId, next_sequence: int, places: Iterable[tuple[int, int]], now_ms: int) -> None:
         """Take over a session from another orderer. It must not be known here yet.
@@ -149,9 +161,16 @@ class SessionTable:
             self._idle[earliest] = session.next_sequence
         self._bound_idle()
 
-    def _used(self, batch: Batch, session: _Session, now_ms: int) -> None:
-        session.used_ms = now_ms
+    def _remember(
+        self, session: _Session, batch: Batch, first: int, tickets: tuple[Any, ...], now_ms: int
+    ) -> OrderedBatch:
+        if len(session.placements) >= BATCHES_MAX and session.placements[0].committed:
+            session.placements.popleft()
+        placement = OrderedBatch(first, batch.first_sequence, batch, tickets)
+        session.placements.append(placement)
+        session.next_sequence, session.used_ms = batch.stop_sequence, now_ms
         self._sessions.move_to_end(batch.session)
+        return placement
 
     def _known(self, name: SessionId) -> _Session | None:
         """The session, or None. A long idle one has its next sequence number only."""
@@ -164,6 +183,9 @@ class SessionTable:
         self._retire(now_ms)
         if len(self._sessions) >= SESSIONS_MAX:
             raise OverloadedError(f"{SESSIONS_MAX} sessions append here")
+        return self._begin(batch, now_ms)
+
+    def _begin(self, batch: Batch, now_ms: int) -> _Session:
         self._idle.pop(batch.session, None)
         session = self._sessions[batch.session] = _Session(batch.first_sequence, now_ms)
         return session

@@ -29,10 +29,11 @@ from virtuallog.contract.metrics import (
     Sample,
 )
 from virtuallog.contract.types import NodeId
-from virtuallog_loglets.native.core.durable_state import Change, LogletSealed, LogletTrimmed, VersionFloor
+from virtuallog_loglets.native.core.durable_state import Change, LogletSealed, LogletTrimmed
 from virtuallog_loglets.native.core.log_server import WAITERS_MAX, LogServer
 from virtuallog_loglets.native.core.sequencer import QUEUE_BYTES_MAX, Sequencer
 from virtuallog_loglets.native.core.wave import Wave
+from virtuallog_loglets.tombstones import VersionFloor
 
 
 @attrs.define(eq=False)

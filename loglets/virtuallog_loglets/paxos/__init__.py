@@ -6,7 +6,7 @@ Cores in `core/` are pure; a driver in `drivers/` runs each of them over the por
 The life of an append:
 
 1. `loglet.py`, `PaxosLoglet.append`: the client makes a `PaxosAppend`.
-2. `drivers/leader_client.py`, `LeaderClient.ask`: finds the leader (`core/leader_search.py`) and retries.
+2. `virtuallog/client/leader_client.py`, `LeaderClient.ask`: finds the leader (`leader_search.py` there) and retries.
 3. `drivers/coordinator_service.py`, `drivers/coordinator_requests.py`: the node of a replica serves the request,
    starts an election (`drivers/election_driver.py`) or names the leader.
 4. `core/leader_term.py`, `LeaderTerm.offer`: checks session and condition; `core/proposal_queue.py` gives it an offset.

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Final
 
 import attrs
 
-from virtuallog.client.quorum_call import QuorumCall
+from virtuallog.client.leader_client import LeaderClient
+from virtuallog.client.leader_search import LeaderCache
+from virtuallog.client.quorum_call import QuorumCall, trim_majority
 from virtuallog.client.replica_order import ReplicaOrder
-from virtuallog.contract.batch import Batch, SessionId
+from virtuallog.contract.batch import Batch
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.crash_points import CrashPoint
-from virtuallog.contract.errors import SealedError, TailMismatchError, UnavailableError, VirtualLogError
+from virtuallog.contract.errors import SealedError, UnavailableError, VirtualLogError
 from virtuallog.contract.loglet import Placed
 from virtuallog.contract.ports import Environment
-from virtuallog.contract.types import LogletOffset, NodeId, Open, Sealed, Tail
+from virtuallog.contract.types import LogletOffset, Open, Sealed, Tail
 from virtuallog_loglets.paxos.config import PaxosConfig
-from virtuallog_loglets.paxos.core.leader_search import LeaderCache
 from virtuallog_loglets.paxos.core.tail_check import PaxosTailCheck
-from virtuallog_loglets.paxos.drivers.leader_client import LeaderClient
 from virtuallog_loglets.paxos.drivers.read_driver import ReadDriver
 from virtuallog_loglets.paxos.drivers.tail_check_driver import (
     ASK_SECONDS,
@@ -44,8 +44,6 @@ from virtuallog_loglets.paxos.offsets import offset_of, position_of
 
 APPEND_SECONDS: Final = 5.0
 """Time an append may take before its outcome counts as unknown and it is offered again."""
-OFFERS_MAX: Final = 1024
-"""Cap on remembered conditional batches without an answer: many more than one client has in flight."""
 WAIT_SECONDS: Final = 2.0
 """Time `wait_tail` waits before it returns the tail as it is."""
 READ_SECONDS: Final = (0.4, 0.4, 2.0)
@@ -67,11 +65,9 @@ class PaxosLoglet:
     segment: SegmentId
     config: PaxosConfig
     _environment: Environment
-    _leader: LeaderClient = attrs.field(init=False)
+    _leader: LeaderClient[CoordinatorReply] = attrs.field(init=False)
     _replica_order: ReplicaOrder = attrs.field(init=False)
     """Order in which replicas are asked for data."""
-    _asked: dict[tuple[SessionId, int], set[NodeId]] = attrs.field(factory=dict, init=False)
-    """Nodes that were sent each conditional batch without an answer, oldest batch first."""
 
     def __attrs_post_init__(self) -> None:
         environment, config = self._environment, self.config
@@ -81,8 +77,8 @@ class PaxosLoglet:
     async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
         """Append a batch; see `Loglet.append`. Any later leader finds a batch that was offered before."""
         request = self._append(batch, opens, NOWHERE if expected_tail is None else expected_tail)
-        with nullcontext() if expected_tail is None else self._tracking(batch) as asked:
-            taken = await self._leader.ask(request, _APPEND, APPEND_SECONDS, asked)
+        with nullcontext() if expected_tail is None else self._leader.tracking(batch) as asked:
+            taken = await self._leader.ask(request, _APPEND, APPEND_SECONDS, asked, appends=True)
         return range(taken.place, taken.place + batch.count)
 
     def post_append(self, batch: Batch, *, opens: bool, done: Callable[[range | VirtualLogError], None]) -> None:
@@ -100,23 +96,6 @@ class PaxosLoglet:
             )
 
         return request
-
-    @contextmanager
-    def _tracking(self, batch: Batch) -> Iterator[set[NodeId]]:
-        """Nodes that are sent a conditional batch, from its first call to the one that gets an answer.
-
-        A refusal must hold for all of them.
-        """
-        name = batch.session, batch.first_sequence
-        if name not in self._asked and len(self._asked) >= OFFERS_MAX:
-            del self._asked[next(iter(self._asked))]
-        asked = self._asked.setdefault(name, set())
-        try:
-            yield asked
-        except TailMismatchError:
-            self._asked.pop(name, None)
-            raise
-        self._asked.pop(name, None)
 
     async def check_tail(self) -> Tail:
         core = PaxosTailCheck(len(self.config.replicas), self.config.quorum)
@@ -186,26 +165,11 @@ class PaxosLoglet:
 
     async def _trim_sealed(self, trim_point: int) -> LogletOffset:
         """Trim a sealed log at a majority of replicas: a sealed log takes no TRUNCATE, so each replica keeps the trim point."""
-        while True:
-            points = await self._trim_majority(TrimSealed(segment=self.segment, offset=trim_point))
-            trim_point = max(points)
-            if min(points) == trim_point:
-                return LogletOffset(trim_point)
-            # A newer trim of another client has reached a minority. Without a majority behind it, a later caller could
-            # see a lower trim point. A further round needs a still newer trim, and each round is bounded in time.
 
-    async def _trim_majority(self, request: TrimSealed) -> list[int]:
-        call, points = QuorumCall(self._environment), dict[NodeId, int]()
-        deadline = self._environment.clock.monotonic() + CHECK_SECONDS
-        for replica in self.config.replicas:
-            call.ask(replica, request, None, ASK_SECONDS, lambda: True)
-            _TRIMMING.reached()
-        while len(points) < self.config.quorum:
-            answer = await call.receive(deadline - self._environment.clock.monotonic())
-            if answer is None:
-                raise call.unavailable(f"trim of loglet {self.segment}")
-            points[answer.server] = answer.outcome.trim
-        return list(points.values())
+        def request(offset: int) -> TrimSealed:
+            return TrimSealed(segment=self.segment, offset=offset)
+
+        return await trim_majority(self._environment, self.config.replicas, request, trim_point, _TRIMMING, ASK_SECONDS)
 
     async def _have_learned(self, driver: ReadDriver) -> None:
         """Wait for, then settle, a position that no answering replica has learned.

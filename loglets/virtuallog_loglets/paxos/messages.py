@@ -314,6 +314,11 @@ class CoordinatorReply:
     coordinator: NodeId
     """Node that may lead, as far as this node knows."""
 
+    @property
+    def leader(self) -> NodeId:
+        """The name that all kinds have for it (`virtuallog.client.leader_client.LeaderAnswer`)."""
+        return self.coordinator
+
 
 @attrs.frozen(kw_only=True)
 class PaxosAppend(Request[CoordinatorReply]):

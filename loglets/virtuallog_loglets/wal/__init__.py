@@ -6,7 +6,7 @@ It knows nothing of loglets: records are (kind, bytes). `log.py` has the contrac
 
 from virtuallog_loglets.wal.core.record import Address, WalRecord
 from virtuallog_loglets.wal.log import WriteAheadLog
-from virtuallog_loglets.wal.metrics import WalStatistics
+from virtuallog_loglets.wal.metrics import WalMetrics, WalStatistics
 from virtuallog_loglets.wal.settings import WalSettings
 
-__all__ = ["Address", "WalRecord", "WalSettings", "WalStatistics", "WriteAheadLog"]
+__all__ = ["Address", "WalMetrics", "WalRecord", "WalSettings", "WalStatistics", "WriteAheadLog"]

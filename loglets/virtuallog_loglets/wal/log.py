@@ -35,10 +35,11 @@ class WriteAheadLog:
         recovered: RecoveredLog,
         now: Callable[[], float] = lambda: 0.0,
         indexes: IndexedState | None = None,
+        meter: WalMetrics | None = None,
     ) -> None:
         """Private; use `open`."""
         self._settings = settings
-        self._meter = WalMetrics()
+        self._meter = meter or WalMetrics.of_log_server()
         self._segment_files = SegmentFiles(storage, settings, recovered, self._files_changed)
         self._index_writer: IndexWriter | None = None
         if indexes is not None:
@@ -59,6 +60,7 @@ class WriteAheadLog:
         replay: Callable[[Address, WalRecord], None],
         now: Callable[[], float] = lambda: 0.0,
         indexes: IndexedState | None = None,
+        meter: WalMetrics | None = None,
     ) -> WriteAheadLog:
         """Recover the log in `storage` (an empty one makes a new log): call `replay` for every
         record, in order.
@@ -73,13 +75,15 @@ class WriteAheadLog:
             now: a monotonic clock in seconds, for the times in `metrics`; without one they are 0.
             indexes: user that makes indexes of closed segments, and takes them in place of the replay of their records.
                 Then `open` need not read those segments (see `check`).
+            meter: counters and histograms; None for those of a LogServer.
 
         Raises:
             CorruptionError: stored bytes have changed, or a segment is missing. Stop using this copy.
             MalformedError: files of another version.
             StorageError: the disk failed.
         """
-        return cls(storage, settings, await recover_log(storage, settings.segment_bytes, replay, indexes), now, indexes)
+        recovered = await recover_log(storage, settings.segment_bytes, replay, indexes)
+        return cls(storage, settings, recovered, now, indexes, meter)
 
     async def run(
         self,
@@ -104,24 +108,29 @@ class WriteAheadLog:
             nursery.start_soon(self._segment_files.run)
             if self._index_writer is not None:
                 nursery.start_soon(self._index_writer.run)
-            self._segment_files.make_spare()
+            if self._writer.segment is not None or not self._settings.begins_late:
+                self._segment_files.make_spare()
             task_status.started()
             failure = await self._writer.run(snapshot)
             nursery.cancel_scope.cancel()
         raise failure
 
-    def append(self, records: Sequence[WalRecord], done: AppendCallback, *, essential: bool = False) -> None:
+    def append(
+        self, records: Sequence[WalRecord], done: AppendCallback, *, essential: bool = False, stream: object = None
+    ) -> None:
         """Queue `records`, in this order and after everything queued before. Never blocks.
 
         `done` is called on the event loop: with the addresses once all of the records are durable,
-        in the order of the appends; or with the error. A refusal (nothing was queued) is reported
-        before `append` returns. A crash may keep any prefix of the records of an append that was
+        in the order of the appends; or with the error. A refusal is reported before `append` returns
+        (nothing was queued), or later, if the disk turns out to be full. A crash may keep any prefix of the records of an append that was
         not called back.
 
         Args:
             records: at least one; together at most `group_bytes_max`.
             done: receives the outcome.
             essential: may use the headroom of a full disk (seals, trims, repairs).
+            stream: identity of appends that rest on each other: if one is refused later, so are those of
+                the same stream behind it. None if they rest on nothing.
 
         Errors given to `done`:
             StorageError: the log is poisoned; whether the records are in it is unknown.
@@ -130,7 +139,11 @@ class WriteAheadLog:
             TooLargeError: over a limit. Nothing was queued.
             UnavailableError: `run` has ended. Nothing was queued.
         """
-        self._writer.append(records, done, essential=essential)
+        self._writer.append(records, done, essential=essential, stream=stream)
+
+    def lacks_room(self, size: int) -> bool:
+        """True if the disk is full, and has no room for so many bytes of records that are not essential; tries again to make some."""
+        return self._writer.lacks_room(size)
 
     async def read(self, address: Address) -> WalRecord:
         """Read the record at an address that `append` or `replay` gave.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 
 from virtuallog.contract import metrics
@@ -25,17 +27,24 @@ class WalStatistics:
 
 @attrs.define(eq=False)
 class WalMetrics:
-    """Counters and histograms of one log."""
+    """Counters and histograms of one log. A node has two logs, so each has names of its own."""
 
-    sync_seconds: Histogram = attrs.field(
-        factory=lambda: Histogram("virtuallog_wal_sync_seconds", "One write of a group and its sync.", SECONDS)
-    )
-    group_records: Histogram = attrs.field(
-        factory=lambda: Histogram("virtuallog_wal_group_records", "Records made durable by one sync.", COUNTS)
-    )
-    group_bytes: Histogram = attrs.field(
-        factory=lambda: Histogram("virtuallog_wal_group_bytes", "Bytes made durable by one sync.", BYTES)
-    )
+    sync_seconds: Histogram
+    group_records: Histogram
+    group_bytes: Histogram
+    _files: Callable[[WalStatistics], list[MetricFamily]]
+    _queue: str
+    """Name of the queue in front of the disk."""
+
+    @classmethod
+    def of_log_server(cls) -> WalMetrics:
+        """Metrics of the log of a LogServer."""
+        return cls(*_groups("virtuallog_wal"), lambda now: _files("virtuallog_wal", now), "wal")
+
+    @classmethod
+    def of_raft(cls) -> WalMetrics:
+        """Metrics of the log of a node's raft replicas."""
+        return cls(*_groups("virtuallog_raft_wal"), lambda now: _files("virtuallog_raft_wal", now), "raft_wal")
 
     def synced(self, records: int, size: int, seconds: float) -> None:
         """Record one durable group."""
@@ -48,11 +57,25 @@ class WalMetrics:
         own = (self.sync_seconds, self.group_records, self.group_bytes)
         return [
             *(instrument.family() for instrument in own),
-            metrics.counter("virtuallog_wal_syncs_total", "Syncs, those that close a segment included.", now.syncs),
-            metrics.gauge("virtuallog_wal_segments", "Segment files that can be read.", now.segments),
-            metrics.gauge("virtuallog_wal_bytes", "Size of all files, the one made ahead included.", now.bytes),
-            metrics.gauge("virtuallog_wal_free_bytes", "Room in the files that there are.", now.free_bytes),
-            metrics.gauge("virtuallog_wal_full", "1 if the disk had no room for the next segment.", now.full),
-            metrics.gauge("virtuallog_wal_poisoned", "1 if a write or a sync has failed.", now.poisoned),
-            *metrics.queue_bytes("wal", now.queued_bytes, queue_bytes_max),
+            *self._files(now),
+            *metrics.queue_bytes(self._queue, now.queued_bytes, queue_bytes_max),
         ]
+
+
+def _groups(prefix: str) -> tuple[Histogram, Histogram, Histogram]:
+    return (
+        Histogram(f"{prefix}_sync_seconds", "One write of a group and its sync.", SECONDS),
+        Histogram(f"{prefix}_group_records", "Records made durable by one sync.", COUNTS),
+        Histogram(f"{prefix}_group_bytes", "Bytes made durable by one sync.", BYTES),
+    )
+
+
+def _files(prefix: str, now: WalStatistics) -> list[MetricFamily]:
+    return [
+        metrics.counter(f"{prefix}_syncs_total", "Syncs, those that close a segment included.", now.syncs),
+        metrics.gauge(f"{prefix}_segments", "Segment files that can be read.", now.segments),
+        metrics.gauge(f"{prefix}_bytes", "Size of all files, the one made ahead included.", now.bytes),
+        metrics.gauge(f"{prefix}_free_bytes", "Room in the files that there are.", now.free_bytes),
+        metrics.gauge(f"{prefix}_full", "1 if the disk had no room for the next segment.", now.full),
+        metrics.gauge(f"{prefix}_poisoned", "1 if a write or a sync has failed.", now.poisoned),
+    ]

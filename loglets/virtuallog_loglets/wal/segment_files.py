@@ -50,6 +50,8 @@ class SegmentFiles:
         self._next_sequence = recovered.next_sequence
         self._first = min(self._sizes, default=self._next_sequence)
         self._retry = False
+        self._is_wanted = False
+        """True once `make_spare` was called: before that, no spare is made."""
         self._work = trio.lowlevel.ParkingLot()
         self._open: dict[int, File] = {}
         self._users: dict[int, int] = {}
@@ -89,7 +91,7 @@ class SegmentFiles:
     def make_spare(self) -> None:
         """Make the spare if there is none. On a full disk: try once more; that is cheap where it
         fails at once."""
-        self._retry = True
+        self._retry = self._is_wanted = True
         self._work.unpark_all()
 
     def drop_below(self, sequence: int) -> None:
@@ -108,7 +110,7 @@ class SegmentFiles:
                 if oldest < self._first:
                     await self._delete(oldest)
                     self._retry = True
-                elif self.spare is None and (self._retry or not self.full):
+                elif self._is_wanted and self.spare is None and (self._retry or not self.full):
                     await self._create_spare()
                 else:
                     await self._work.park()

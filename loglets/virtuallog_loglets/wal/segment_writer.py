@@ -57,6 +57,7 @@ class _Waiting:
     done: AppendCallback
     size: int
     essential: bool
+    stream: object
 
 
 @attrs.define(eq=False)
@@ -100,15 +101,17 @@ class SegmentWriter:
     """True if an append may begin a group: none is being written, and the appender's task is parked."""
     _parked: trio.lowlevel.Task | None = attrs.field(default=None, init=False)
 
-    def append(self, records: Sequence[WalRecord], done: AppendCallback, *, essential: bool) -> None:
+    def append(self, records: Sequence[WalRecord], done: AppendCallback, *, essential: bool, stream: object) -> None:
         """See `WriteAheadLog.append`."""
         size = size_of(records)
         refusal = self._refusal(records, size, essential)
         if refusal is not None:
             done(refusal)
             return
-        self._queue.append(_Waiting(records, done, size, essential))
+        self._queue.append(_Waiting(records, done, size, essential, stream))
         self.queued_bytes += size
+        if self.segment is None and self._segment_files.spare is None:
+            self._segment_files.make_spare()
         if self._may_begin:
             self._go_on()
 
@@ -124,10 +127,14 @@ class SegmentWriter:
                 return TooLargeError(what="bytes in an append", size=size, limit=settings.group_bytes_max)
         if self.queued_bytes + size > settings.queue_bytes_max:
             return OverloadedError(f"{self.queued_bytes} bytes wait for the disk")
-        if self._segment_files.full and not essential and self.queued_bytes + size > self._room(essential=False):
-            self._segment_files.make_spare()  # the caller's retries set the pace of attempts to make the spare
-            return _disk_full()
-        return None
+        return _disk_full() if not essential and self.lacks_room(size) else None
+
+    def lacks_room(self, size: int) -> bool:
+        """See `WriteAheadLog.lacks_room`."""
+        if not self._segment_files.full or self.queued_bytes + size <= self._room(essential=False):
+            return False
+        self._segment_files.make_spare()  # the caller's retries set the pace of attempts to make the spare
+        return True
 
     def _room(self, *, essential: bool) -> int:
         """Bytes of the active segment that such records may take."""
@@ -289,12 +296,17 @@ class SegmentWriter:
         self.segment, self._opening = Segment.begin(sequence, self._file.size, records)
 
     def _refuse_first(self) -> None:
-        """Refuse the first append in the queue: the disk is full, and it does not fit into the room
-        left for its kind."""
+        """Refuse the first append in the queue, and those of its stream behind it: the disk is full, and
+        it does not fit into the room left for its kind."""
         first = self._queue.popleft()
-        self.queued_bytes -= first.size
+        refused = [first]
+        if first.stream is not None:
+            refused += [each for each in self._queue if each.stream is first.stream]
+            self._queue = deque(each for each in self._queue if each.stream is not first.stream)
+        self.queued_bytes -= sum(each.size for each in refused)
         self._segment_files.make_spare()
-        first.done(_disk_full())
+        for each in refused:
+            each.done(_disk_full())
 
     def _poison(self, error: StorageError) -> None:
         """Accept no more appends, for good, and answer those that wait."""

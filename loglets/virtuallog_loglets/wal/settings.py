@@ -39,6 +39,9 @@ class WalSettings:
     files_open_max: int = 64
     """Most closed segments kept open for reading."""
 
+    begins_late: bool = False
+    """True to make no segment before the first append, which waits for it: a log that may never be used takes no disk space."""
+
     def __attrs_post_init__(self) -> None:
         self._require(self.segment_bytes < 1 << 32, "segment_bytes must be below 4 GiB: addresses keep 32 bits for it")
         self._require(self.record_bytes_max > 0, "record_bytes_max must be positive")

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import attrs
-import trio
 
-from tests.loglets.cluster import CLIENT, SEGMENT, LogletCluster, Node, Writer, writer
+from tests.loglets.cluster import CLIENT, SEGMENT, LogletCluster, Node, Writer, running, writer
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.types import LogletOffset, NodeId, PlacedBatch
-from virtuallog.testing.sim.clock import SimulatedClock
 from virtuallog.testing.sim.disk import Disk, DiskFaults
-from virtuallog.testing.sim.network import LinkQuality, SimulatedNetwork
-from virtuallog.testing.sim.process import Process
-from virtuallog.testing.sim.timeline import Timeline
+from virtuallog.testing.sim.network import LinkQuality
 from virtuallog_loglets.native import NativeProvider
 from virtuallog_loglets.native.config import NativeConfig
 from virtuallog_loglets.native.loglet import NativeLoglet
@@ -44,9 +38,11 @@ class Cluster(LogletCluster[NativeProvider, NativeConfig]):
 
     wal_settings: WalSettings
 
-    def create(self, servers: int = 3, sequencer: int = 1, segment: SegmentId = SEGMENT) -> NativeConfig:
-        """Put a loglet into the chain."""
-        ids = tuple(NodeId(n + 1) for n in range(servers))
+    def create(
+        self, servers: int = 3, sequencer: int = 1, segment: SegmentId = SEGMENT, first: int = 1
+    ) -> NativeConfig:
+        """Put a loglet into the chain, on nodes from `first` on."""
+        ids = tuple(NodeId(first + n) for n in range(servers))
         boot = self.nodes[NodeId(sequencer)].boot
         self.chain[segment] = NativeConfig(servers=ids, sequencer=NodeId(sequencer), boot=boot)
         return self.chain[segment]
@@ -61,12 +57,6 @@ class Cluster(LogletCluster[NativeProvider, NativeConfig]):
     def segment_config(self, segment: SegmentId) -> tuple[str, bytes]:
         return "native", self.chain[segment].encode()
 
-    def disks(self, node: Node[NativeProvider], process: Process, clock: SimulatedClock) -> dict[str, Any]:
-        async def storage(_name: str) -> Any:
-            return node.disk.mount()
-
-        return {"storage": storage, "key_values": storage}
-
 
 @asynccontextmanager
 async def running_cluster(
@@ -77,18 +67,14 @@ async def running_cluster(
     wal_settings: WalSettings = SMALL_WAL,
 ) -> AsyncIterator[Cluster]:
     """A cluster whose nodes serve."""
-    source = random.Random(seed)
-    timeline = Timeline()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(timeline.run)
-        network = SimulatedNetwork(timeline, random.Random(source.random()), quality or LinkQuality())
-        cluster = Cluster(nursery, network, source, wal_settings)
-        for n in range(1, nodes + 1):
-            disk = Disk(random.Random(source.random()), faults, cluster.clock)
-            cluster.nodes[NodeId(n)] = Node(NodeId(n), disk)
-            await cluster.start(n)
+    async with running(
+        lambda nursery, network, source: Cluster(nursery, network, source, wal_settings),
+        lambda source, clock: Disk(source, faults, clock),
+        nodes=nodes,
+        seed=seed,
+        quality=quality,
+    ) as cluster:
         yield cluster
-        nursery.cancel_scope.cancel()
 
 
 async def read_all(loglet: NativeLoglet, start: int, stop: int) -> list[bytes]:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import attrs
-import trio
 
-from tests.loglets.cluster import SEGMENT, LogletCluster, Node, writer
+from tests.loglets.cluster import SEGMENT, LogletCluster, Node, running, writer
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.ports import DurableMap
 from virtuallog.contract.types import GapKind, LogletOffset, NodeId, PlacedBatch
 from virtuallog.testing.sim.clock import SimulatedClock
 from virtuallog.testing.sim.key_values import SimulatedKeyValuesDisk
-from virtuallog.testing.sim.network import LinkQuality, SimulatedNetwork
+from virtuallog.testing.sim.network import LinkQuality
 from virtuallog.testing.sim.process import Process
-from virtuallog.testing.sim.timeline import Timeline
 from virtuallog_loglets.paxos.config import PaxosConfig
 from virtuallog_loglets.paxos.loglet import PaxosLoglet
 from virtuallog_loglets.paxos.provider import PaxosProvider
@@ -62,18 +59,10 @@ class Cluster(LogletCluster[PaxosProvider, PaxosConfig]):
 @asynccontextmanager
 async def running_cluster(nodes: int = 3, seed: int = 1, quality: LinkQuality | None = None) -> AsyncIterator[Cluster]:
     """A running cluster of nodes."""
-    source = random.Random(seed)
-    timeline = Timeline()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(timeline.run)
-        network = SimulatedNetwork(timeline, random.Random(source.random()), quality or LinkQuality())
-        cluster = Cluster(nursery, network, source)
-        for n in range(1, nodes + 1):
-            disk = SimulatedKeyValuesDisk(random.Random(source.random()))
-            cluster.nodes[NodeId(n)] = Node(NodeId(n), disk)
-            await cluster.start(n)
+    async with running(
+        Cluster, lambda source, _: SimulatedKeyValuesDisk(source), nodes=nodes, seed=seed, quality=quality
+    ) as cluster:
         yield cluster
-        nursery.cancel_scope.cancel()
 
 
 async def read_all(loglet: PaxosLoglet, stop: int, start: int = 0) -> list[bytes]:

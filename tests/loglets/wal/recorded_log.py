@@ -41,7 +41,7 @@ class User:
         self.snapshots += 1
         return [WalRecord(STATE, str(self.known).encode())]
 
-    def append(self, *payloads: bytes, essential: bool = False) -> None:
+    def append(self, *payloads: bytes, essential: bool = False, stream: object = None) -> None:
         """Queue one append; its outcome arrives in `called_back`, once for each payload."""
 
         def done(outcome: Sequence[Address] | VirtualLogError) -> None:
@@ -51,7 +51,8 @@ class User:
             self.progress.set()
             self.progress = trio.Event()
 
-        self.wal.append([WalRecord(DATA, payload) for payload in payloads], done, essential=essential)
+        records = [WalRecord(DATA, payload) for payload in payloads]
+        self.wal.append(records, done, essential=essential, stream=stream)
 
     @property
     def acknowledged(self) -> list[bytes]:

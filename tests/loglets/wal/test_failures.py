@@ -246,3 +246,27 @@ async def test_an_append_that_waits_for_a_spare_is_told_when_there_is_none(
         assert len(user.called_back) == 24
         assert {type(error) for error in user.refused} == {DiskFullError}
         assert user.acknowledged[-1] == b"essential"
+
+
+async def test_appends_of_a_stream_behind_one_that_is_refused_are_refused_as_well(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """They rest on it: a smaller one, or an essential one, for which there is room, would leave a hole."""
+    faults = DiskFaults(capacity_bytes=2 * SMALL.segment_bytes, change_seconds=(1.0, 1.0))
+    async with running(Disk(Random(1), faults, CLOCK).mount(), attrs.evolve(SMALL, headroom_bytes=2048)) as user:
+        await put_data(user, b"first")
+        await CLOCK.sleep(5.0)
+        stream = object()
+        for payload in payloads(22):
+            user.append(payload, stream=stream)
+        user.append(b"small", stream=stream)
+        user.append(b"essential", essential=True, stream=stream)
+        user.append(b"other", essential=True, stream=object())
+        await CLOCK.sleep(5.0)
+
+        outcomes = dict(user.called_back)
+        assert len(user.called_back) == 26
+        assert {type(error) for error in user.refused} == {DiskFullError}
+        assert isinstance(outcomes[b"small"], DiskFullError)
+        assert isinstance(outcomes[b"essential"], DiskFullError)
+        assert user.acknowledged[-1] == b"other"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import struct
+from contextlib import nullcontext
 
 import pytest
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from virtuallog.contract.batch import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Batch, SessionId
+from virtuallog.contract.batch import BATCH_BYTES_MAX, BATCH_COUNT_MAX, SEQUENCE_MAX, Batch, SessionId
 from virtuallog.contract.errors import CorruptionError, MalformedError, TooLargeError
+from virtuallog.exactly_once.session_digest import SessionDigest
 
 SESSION = SessionId(bytes(range(16)))
 
@@ -19,7 +21,7 @@ headers = st.dictionaries(st.text(max_size=8), st.binary(max_size=20), max_size=
 batches = st.builds(
     Batch.build,
     sessions,
-    st.integers(0, (1 << 63) - 1),
+    st.integers(0, SEQUENCE_MAX - 12),
     st.lists(st.binary(max_size=40), min_size=1, max_size=12),
     headers,
 )
@@ -30,7 +32,7 @@ def with_checksum(blob: bytes) -> bytes:
     return blob[:4] + struct.pack("<I", crc32c(blob[8:])) + blob[8:]
 
 
-@given(sessions, st.integers(0, (1 << 64) - 1), st.lists(st.binary(max_size=40), min_size=1), headers)
+@given(sessions, st.integers(0, SEQUENCE_MAX >> 1), st.lists(st.binary(max_size=40), min_size=1), headers)
 def test_what_goes_in_comes_out(session: SessionId, first: int, payloads: list[bytes], named: dict[str, bytes]) -> None:
     """Session, sequence numbers, payloads and headers of any values survive the blob."""
     batch = Batch.parse_untrusted(Batch.build(session, first, payloads, named).blob)
@@ -142,3 +144,19 @@ def test_a_session_has_sixteen_bytes(session: bytes) -> None:
     session."""
     with pytest.raises(AssertionError):
         Batch.build(SessionId(session), 0, [b"x"])
+
+
+@pytest.mark.parametrize(
+    ("first", "is_taken"), [(SEQUENCE_MAX - 1, True), (SEQUENCE_MAX, False), ((1 << 64) - 1, False)]
+)
+def test_sequence_numbers_end_before_those_that_cannot_be_stored(first: int, is_taken: bool) -> None:
+    """The next sequence number of a session is stored with 64 bits, by every replica. One batch of a wrong client, past them, would
+    end all of them, again after each restart."""
+    batch = Batch.build(SessionId(bytes(16)), first, [b"x"])
+    with nullcontext() if is_taken else pytest.raises(MalformedError):
+        digest = SessionDigest()
+        taken = Batch.parse_untrusted(batch.blob)
+        digest.take_batch(taken.session, taken.first_sequence, taken.count, 0)
+        assert [each.next_sequence for each in SessionDigest.decode_untrusted(digest.encode()).sessions()] == [
+            first + 1
+        ]

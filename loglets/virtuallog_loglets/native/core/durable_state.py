@@ -13,7 +13,6 @@ never change once released. Kind 7 is written only in a cluster of programs that
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 import attrs
@@ -24,6 +23,7 @@ from virtuallog_loglets.native.core import segment_index
 from virtuallog_loglets.native.core import wave as waves
 from virtuallog_loglets.native.core.wave import Wave
 from virtuallog_loglets.native.core.wave_index import WaveIndex
+from virtuallog_loglets.tombstones import LiveLogletSet, Tombstones, VersionFloor, tombstones_after
 from virtuallog_loglets.wal.core.record import Address, WalRecord, address_of
 
 _WAVE, _SEALED, _TRIMMED, _KNOWN, _SNAPSHOT, _FLOOR, _LIVE = range(1, 8)
@@ -66,21 +66,6 @@ class LogletSnapshot:
     known_tail: int
     trim: int
     sealed: bool
-
-
-@attrs.frozen
-class VersionFloor:
-    """Loglets of versions below this one are dropped and never created again."""
-
-    lowest_live_version: int
-
-
-@attrs.frozen
-class LiveLogletSet:
-    """Of the loglets of versions up to `horizon`, all but these are dropped."""
-
-    horizon: int
-    segments: tuple[SegmentId, ...]
 
 
 Change: TypeAlias = (
@@ -188,56 +173,6 @@ class DurableLoglet:
         self.sealed = self.sealed or snapshot.sealed
         self.learn(snapshot.known_tail)
         self.trim_to(snapshot.trim)
-
-
-@attrs.frozen
-class Tombstones:
-    """Tombstones of dropped loglets: a floor version, and the live set at a horizon.
-
-    A dropped loglet stays dropped, durably. Otherwise a late message would create it again, empty,
-    with tail 0. The memory is bounded: everything of a version below `floor` is dropped. Of the
-    versions up to `horizon`, a version of the chain, everything is dropped except `live`: the
-    loglets that the chain of that version names. So there are never more of them than segments.
-
-    The floor alone would do for a log that is trimmed. But a loglet in the middle may go while
-    older ones stay: an empty one leaves the chain when it is closed, a moved one is replaced. Ten
-    thousand such loglets would be kept.
-    """
-
-    floor: int = 0
-    horizon: int = 0
-    live: frozenset[SegmentId] = frozenset()
-
-    def is_dropped(self, segment: SegmentId) -> bool:
-        version = segment.version
-        return version < self.floor or (version <= self.horizon and segment not in self.live)
-
-    def raised(self, floor: int) -> Tombstones:
-        """Tombstones that also drop everything of a version below `floor`."""
-        if floor <= self.floor:
-            return self
-        return Tombstones(floor, self.horizon, frozenset(s for s in self.live if s.version >= floor))
-
-    def seen(self, horizon: int, live: Iterable[SegmentId]) -> Tombstones:
-        """Tombstones after the chain of version `horizon`, which names only `live`.
-
-        An older chain than one seen before changes nothing.
-        """
-        if horizon <= self.horizon:
-            return self
-        kept = frozenset(s for s in live if s.version <= horizon and not self.is_dropped(s))
-        return Tombstones(self.floor, horizon, kept)
-
-
-def tombstones_after(tombstones: Tombstones, change: Change) -> Tombstones:
-    """Tombstones once `change` is made."""
-    match change:
-        case VersionFloor(version):
-            return tombstones.raised(version)
-        case LiveLogletSet(horizon, segments):
-            return tombstones.seen(horizon, segments)
-        case _:
-            return tombstones
 
 
 @attrs.define(eq=False)

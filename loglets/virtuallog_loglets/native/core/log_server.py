@@ -37,17 +37,7 @@ from virtuallog.contract.errors import (
     VirtualLogError,
 )
 from virtuallog.contract.types import POSITION_MAX
-from virtuallog_loglets.native.core.durable_state import (
-    Change,
-    DurableLogs,
-    LiveLogletSet,
-    LogletSealed,
-    LogletTrimmed,
-    Tombstones,
-    VersionFloor,
-    encode,
-    tombstones_after,
-)
+from virtuallog_loglets.native.core.durable_state import Change, DurableLogs, LogletSealed, LogletTrimmed, encode
 from virtuallog_loglets.native.core.live_loglet import LiveLoglet, TailWaiter
 from virtuallog_loglets.native.core.log_server_effects import (
     DropBefore,
@@ -69,6 +59,7 @@ from virtuallog_loglets.native.messages import (
     NativeTrim,
     NativeWaitTail,
 )
+from virtuallog_loglets.tombstones import LiveLogletSet, Tombstones, VersionFloor, tombstones_after
 from virtuallog_loglets.wal.core.record import Address
 
 WAITERS_MAX: Final = 4096

@@ -30,10 +30,8 @@ from virtuallog_loglets.native.core.durable_state import (
     Change,
     DurableLogs,
     KnownTailRaised,
-    LiveLogletSet,
     LogletSealed,
     LogletTrimmed,
-    VersionFloor,
 )
 from virtuallog_loglets.native.core.log_server import LogServer
 from virtuallog_loglets.native.core.log_server_effects import (
@@ -56,6 +54,7 @@ from virtuallog_loglets.native.messages import (
     NativeWaves,
 )
 from virtuallog_loglets.native.metrics import LogServerMetrics
+from virtuallog_loglets.tombstones import LiveLogletSet, VersionFloor
 from virtuallog_loglets.wal import Address, WalSettings, WriteAheadLog
 from virtuallog_loglets.wal.scrub import scrub
 

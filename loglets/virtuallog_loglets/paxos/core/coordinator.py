@@ -29,10 +29,10 @@ from virtuallog.exactly_once.session_table import SessionTable
 from virtuallog_loglets.paxos.config import Ensemble
 from virtuallog_loglets.paxos.core.effects import CatchUp, CoordinatorEffect, PaxosResolve, PaxosSend
 from virtuallog_loglets.paxos.core.leader_term import BatchDeduplicator, LeaderTerm
+from virtuallog_loglets.paxos.core.position_digest import PositionDigest
 from virtuallog_loglets.paxos.core.proposal_queue import ClientTicket
 from virtuallog_loglets.paxos.core.replication import Replicator
 from virtuallog_loglets.paxos.core.rounds import Accepted, CrashVector, Ignored, Rejected, Round
-from virtuallog_loglets.paxos.core.session_digest import SessionDigest
 from virtuallog_loglets.paxos.messages import NO_NODE, NOWHERE, PaxosWritten, Promise, Promised, Standing
 from virtuallog_loglets.paxos.offsets import offset_of
 
@@ -136,7 +136,7 @@ class Coordinator:
             case None:
                 return []
 
-    def caught_up(self, digest: SessionDigest, now_ms: int) -> list[CoordinatorEffect]:
+    def caught_up(self, digest: PositionDigest, now_ms: int) -> list[CoordinatorEffect]:
         """Begin to lead: the local replica has learned everything through the highest position of the electing quorum.
 
         Args:
@@ -149,7 +149,7 @@ class Coordinator:
         replicator = Replicator(
             self.segment, self.node, self.ensemble, self.proposal, self._end + 1, self._crash_vector, self._rounds
         )
-        self.term = LeaderTerm(replicator, BatchDeduplicator(_recall(digest, now_ms), self._refusals))
+        self.term = LeaderTerm(replicator, BatchDeduplicator(SessionTable.of_digest(digest, now_ms), self._refusals))
         # Nothing is decided yet. Replicas learn who leads, so that other candidates send their clients here.
         return [replicator.announce()]
 
@@ -262,12 +262,3 @@ class Coordinator:
         """SealedError that leaves open whether an earlier copy of the request was placed."""
         assert self.state is CoordinatorState.CLOSED
         return PaxosResolve(ticket, SealedError())
-
-
-def _recall(digest: SessionDigest, now_ms: int) -> SessionTable:
-    """Session table restored from the digest of the local replica."""
-    sessions = SessionTable(has_forgotten=digest.has_forgotten)
-    for each in digest.sessions():
-        places = [(batch.first_sequence, batch.place) for batch in each.last]
-        sessions.recall(each.session, each.next_sequence, places, now_ms)
-    return sessions

@@ -19,7 +19,7 @@ from typing import Final
 import attrs
 
 from virtuallog_loglets.paxos.core import values
-from virtuallog_loglets.paxos.core.session_digest import SessionDigest
+from virtuallog_loglets.paxos.core.position_digest import PositionDigest
 from virtuallog_loglets.paxos.core.values import ValueKind
 from virtuallog_loglets.paxos.messages import NOWHERE, PaxosRecord
 
@@ -95,7 +95,7 @@ class PaxosSlots:
     end: int = 0
     seal: int = NOWHERE
     trim: int = 0
-    digest: SessionDigest = attrs.field(factory=SessionDigest)
+    digest: PositionDigest = attrs.field(factory=PositionDigest)
     """Sessions of the decided prefix, or of a part of it: it stops where a value is on the disk only."""
     open_bytes: int = attrs.field(default=0, init=False)
     """Bytes in memory for undecided positions."""
@@ -245,7 +245,7 @@ class PaxosSlots:
     def _close(self) -> None:
         """Close the log at its SEAL and free what served appends and readers of the tail."""
         self.seal = min(self._seals)
-        self.digest = SessionDigest(stop=self.learned)
+        self.digest = PositionDigest(stop=self.learned)
         self._recent.clear()
         self.recent_bytes = 0
 

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from virtuallog.client.leader_client import INSIST_SECONDS
 from virtuallog.contract.batch import Batch
 from virtuallog.contract.errors import (
     MalformedError,
@@ -29,7 +30,6 @@ from virtuallog.contract.ports import Done, NodeEnvironment
 from virtuallog.contract.types import NodeId
 from virtuallog_loglets.paxos.core.coordinator import Coordinator, CoordinatorState
 from virtuallog_loglets.paxos.drivers.coordinator_driver import CoordinatorDriver
-from virtuallog_loglets.paxos.drivers.leader_client import INSIST_SECONDS
 from virtuallog_loglets.paxos.drivers.local_replica import LocalReplica
 from virtuallog_loglets.paxos.messages import (
     NO_NODE,
@@ -178,7 +178,7 @@ class CoordinatorRequests:
             done(CoordinatorReply(place=former, coordinator=self._core.node))
             return
         ticket = self._taken(done, lambda _: trim)
-        self.driver.step(lambda: self._core.truncate(to, trim, digest.encode(to), ticket))
+        self.driver.step(lambda: self._core.truncate(to, trim, digest.encode_below(to), ticket))
 
     # -- election -------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@
     h | segment                header of a log: status u8 | promised i64 | coordinator i64 | begin u64 | learned u64 | end u64 |
                                seal i64 | trim u64 | members u16, incarnations u16 | quorum u16 | node u32 each |
                                (node u32, incarnation u64) each
-    d | segment                digest: positions below this u64 are in it | encoded as in core/session_digest.py
+    d | segment                digest: positions below this u64 are in it | encoded as in virtuallog/exactly_once/session_digest.py
     r | segment | position     record of a position: flags u8 (1: learned) | promised i64 | performed i64 | value
 
 A segment is version u64, attempt u64. Numbers in keys are big-endian, so that keys are in order; all others are
@@ -27,8 +27,8 @@ from virtuallog.contract.errors import CorruptionError, MalformedError
 from virtuallog.contract.ports import DurableMap, Span
 from virtuallog.contract.types import NodeId
 from virtuallog_loglets.paxos.config import Ensemble
+from virtuallog_loglets.paxos.core.position_digest import PositionDigest
 from virtuallog_loglets.paxos.core.replica import Replica
-from virtuallog_loglets.paxos.core.session_digest import SessionDigest
 from virtuallog_loglets.paxos.core.slots import PaxosSlots
 from virtuallog_loglets.paxos.messages import NOWHERE, Incarnation, PaxosRecord, Status
 
@@ -104,7 +104,7 @@ def record_pair(segment: SegmentId, record: PaxosRecord) -> Pair:
     return _record_key(segment, record.position), _frame(head, record.value)
 
 
-def digest_pair(segment: SegmentId, digest: SessionDigest) -> Pair:
+def digest_pair(segment: SegmentId, digest: PositionDigest) -> Pair:
     """Key and value of a checkpoint of the digest, which replaces the former one."""
     return _DIGEST + _name(segment), _frame(_STOP.pack(digest.stop) + digest.encode())
 
@@ -214,13 +214,13 @@ async def read_records(
     return [each[1] for each in parsed if each is not None]
 
 
-async def _restore_digest(store: DurableMap, header: Header) -> SessionDigest:
+async def _restore_digest(store: DurableMap, header: Header) -> PositionDigest:
     key = _DIGEST + _name(header.segment)
-    stored, digest = await store.get(key), SessionDigest()
+    stored, digest = await store.get(key), PositionDigest()
     if stored is not None:
         body = _open_frame(key, stored)
         (stop,) = _unpack(key, _STOP, body)
-        digest = SessionDigest.decode_untrusted(body[_STOP.size :], stop)
+        digest = PositionDigest.decode_untrusted_below(body[_STOP.size :], stop)
     digest.skip_to(header.begin)
     while digest.stop < header.learned:
         records = await read_records(store, header.segment, digest.stop, header.learned, _PIECE_BYTES)

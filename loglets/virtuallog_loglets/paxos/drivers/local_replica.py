@@ -17,8 +17,8 @@ from virtuallog.contract.types import NodeId
 from virtuallog_loglets.paxos.config import Ensemble
 from virtuallog_loglets.paxos.core import values
 from virtuallog_loglets.paxos.core.effects import AnswerFromDisk, ReplicaEffect
+from virtuallog_loglets.paxos.core.position_digest import PositionDigest
 from virtuallog_loglets.paxos.core.replica import Replica
-from virtuallog_loglets.paxos.core.session_digest import SessionDigest
 from virtuallog_loglets.paxos.drivers import disk_format
 from virtuallog_loglets.paxos.drivers.group_commit import GroupCommit, StoredReplica
 from virtuallog_loglets.paxos.messages import (
@@ -147,7 +147,7 @@ class LocalReplica:
         self._carry_out(self, self.core.adopt(status, promised, begin, trim, incarnations), _ADOPTED)
         await self._commit.settled()
 
-    async def digest(self) -> SessionDigest:
+    async def digest(self) -> PositionDigest:
         """Copy of the digest of all positions below `core.learned`; empty for a closed log.
 
         Raises:

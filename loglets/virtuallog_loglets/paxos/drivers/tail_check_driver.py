@@ -6,6 +6,7 @@ from typing import Final
 
 import attrs
 
+from virtuallog.client.leader_client import LeaderClient
 from virtuallog.client.quorum_call import QuorumAnswer, QuorumCall
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import UnavailableError
@@ -18,8 +19,7 @@ from virtuallog_loglets.paxos.core.tail_check import (
     SettleThrough,
     TailEstablished,
 )
-from virtuallog_loglets.paxos.drivers.leader_client import LeaderClient
-from virtuallog_loglets.paxos.messages import GetStanding, PaxosSettle, Standing, WaitLearned
+from virtuallog_loglets.paxos.messages import CoordinatorReply, GetStanding, PaxosSettle, Standing, WaitLearned
 
 ASK_SECONDS: Final = 0.5
 """Time after which a question is asked again; a healthy replica answers within a sync or two."""
@@ -42,7 +42,7 @@ class PaxosTailCheckDriver:
     _replicas: tuple[NodeId, ...]
     _core: PaxosTailCheck
     _environment: Environment
-    _leader: LeaderClient
+    _leader: LeaderClient[CoordinatorReply]
     _call: QuorumCall = attrs.field(init=False)
     _result: Tail | None = attrs.field(default=None, init=False)
     _learned_by: float | None = attrs.field(default=None, init=False)

@@ -22,13 +22,12 @@ from virtuallog_loglets.native.core.durable_state import (
     Change,
     DurableLogs,
     KnownTailRaised,
-    LiveLogletSet,
     LogletSealed,
     LogletTrimmed,
-    VersionFloor,
     encode,
 )
 from virtuallog_loglets.native.core.wave_index import WaveIndex
+from virtuallog_loglets.tombstones import LiveLogletSet, VersionFloor
 from virtuallog_loglets.wal import Address, WalRecord, WalSettings, WriteAheadLog
 from virtuallog_loglets.wal.core import index_format
 

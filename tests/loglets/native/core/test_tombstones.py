@@ -5,8 +5,9 @@ from __future__ import annotations
 from tests.loglets.native.core.log_server_bench import SEGMENT, Server, state_of, wave_of
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.errors import DiskFullError, SealedError
-from virtuallog_loglets.native.core.durable_state import LiveLogletSet, Tombstones, decode_untrusted, encode
+from virtuallog_loglets.native.core.durable_state import decode_untrusted, encode
 from virtuallog_loglets.native.messages import NativeSeal
+from virtuallog_loglets.tombstones import LiveLogletSet, Tombstones
 from virtuallog_loglets.wal import Address
 
 OLD, NEW = SegmentId(1, 11), SegmentId(8, 88)

@@ -35,9 +35,9 @@ from virtuallog_loglets.paxos.core.effects import (
 )
 from virtuallog_loglets.paxos.core.fill_attempt import FillAttempt, FillFinish, FillTeach
 from virtuallog_loglets.paxos.core.fill_attempt import FillSend as Ask
+from virtuallog_loglets.paxos.core.position_digest import PositionDigest
 from virtuallog_loglets.paxos.core.replica import Replica
 from virtuallog_loglets.paxos.core.rounds import CrashVector, Rejected
-from virtuallog_loglets.paxos.core.session_digest import SessionDigest
 from virtuallog_loglets.paxos.core.values import ValueKind
 from virtuallog_loglets.paxos.messages import (
     NOWHERE,
@@ -65,9 +65,9 @@ class Member:
     judged: set[int] = attrs.field(factory=set)
     """Positions for which the decision was compared with those of the other replicas."""
 
-    def digest(self) -> SessionDigest:
+    def digest(self) -> PositionDigest:
         """Digest of the positions that are learned without a hole."""
-        digest = SessionDigest()
+        digest = PositionDigest()
         for position in range(self.replica.learned):
             record = self.record(position)
             if record is None:

@@ -13,7 +13,7 @@ from virtuallog.contract.types import NodeId
 from virtuallog_loglets.paxos.config import Ensemble
 from virtuallog_loglets.paxos.core.coordinator import Coordinator
 from virtuallog_loglets.paxos.core.effects import CoordinatorEffect, PaxosResolve, PaxosSend
-from virtuallog_loglets.paxos.core.session_digest import SessionDigest
+from virtuallog_loglets.paxos.core.position_digest import PositionDigest
 from virtuallog_loglets.paxos.messages import (
     NOWHERE,
     Incarnations,
@@ -91,13 +91,13 @@ class Bench:
     now: int = 0
 
     @classmethod
-    def leading(cls, end: int = 0, digest: SessionDigest | None = None) -> Bench:
+    def leading(cls, end: int = 0, digest: PositionDigest | None = None) -> Bench:
         """Elected with number 1 by A and B; `end` is decided."""
         bench = cls()
         bench.run(bench.core.elect(0))
         bench.run(bench.core.promised(A, bench.round, promised(end)))
         bench.run(bench.core.promised(B, bench.round, promised(0)))
-        bench.run(bench.core.caught_up(digest or SessionDigest(end + 1), 0))
+        bench.run(bench.core.caught_up(digest or PositionDigest(end + 1), 0))
         bench.log.clear()
         return bench
 

@@ -34,8 +34,8 @@ from virtuallog_loglets.paxos.core.effects import (
     PaxosSend,
 )
 from virtuallog_loglets.paxos.core.leader_term import TICKETS_MAX
+from virtuallog_loglets.paxos.core.position_digest import PositionDigest
 from virtuallog_loglets.paxos.core.replication import PATIENCE_MS
-from virtuallog_loglets.paxos.core.session_digest import SessionDigest
 from virtuallog_loglets.paxos.messages import (
     NOWHERE,
     Decided,
@@ -58,7 +58,7 @@ def test_an_election_catches_up_with_all_that_a_quorum_knows() -> None:
     assert core.promised(A, send.round, promised(end=2)) == []
     assert core.promised(C, send.round, promised(end=7)) == [CatchUp(stop=8, proposal=6)]
     assert core.promised(B, send.round, promised(end=9)) == []
-    (announce,) = core.caught_up(SessionDigest(8), 0)
+    (announce,) = core.caught_up(PositionDigest(8), 0)
     assert core.state is CoordinatorState.LEADING
     assert announce == Announce(
         ALL, Learn(segment=SEGMENT, decided=Decided(proposal=5, first=8, stop=8), coordinator=A)
@@ -137,7 +137,7 @@ def test_a_refusal_from_an_earlier_reign_concerns_nobody() -> None:
     bench.run(bench.core.elect(9))
     for node in (A, B):
         bench.run(bench.core.promised(node, bench.round, promised()))
-    bench.run(bench.core.caught_up(SessionDigest(1), 0))
+    bench.run(bench.core.caught_up(PositionDigest(1), 0))
 
     bench.run(bench.core.written(C, number, written(Verdict.REJECT, proposal=7)))
 
@@ -196,7 +196,7 @@ def test_a_batch_that_is_offered_again_has_its_place() -> None:
 
 def test_after_a_failover_a_batch_has_the_place_it_had() -> None:
     """Found in the digest of what the log holds; what is not there is placed once; what may be forgotten is refused."""
-    digest = SessionDigest()
+    digest = PositionDigest()
     digest.take(0, values.nop())
     digest.take(1, values.append(bundle.join([batch_of(0), batch_of(1)]), 0))
     bench = Bench.leading(end=1, digest=digest)
@@ -216,7 +216,7 @@ def test_after_a_failover_a_batch_has_the_place_it_had() -> None:
 
 def test_what_is_forgotten_is_said_not_guessed() -> None:
     """A session that has been idle is known by where it goes on; another one may be among those that were forgotten."""
-    digest = SessionDigest(stop=2, has_forgotten=True)
+    digest = PositionDigest(stop=2, has_forgotten=True)
     bench = Bench.leading(end=1, digest=digest)
 
     bench.offer("old", batch_of(4), opens=False)
@@ -229,7 +229,7 @@ def test_what_is_forgotten_is_said_not_guessed() -> None:
 def test_a_batch_is_missing_or_forgotten_only_if_this_one_surely_leads(has_forgotten: bool) -> None:
     """A coordinator elected since may have decided the batch: then this one resigns and the client
     asks elsewhere. The cause of a refusal is decided before the refusal is sent."""
-    told, outbid = (Bench.leading(digest=SessionDigest(stop=1, has_forgotten=has_forgotten)) for _ in range(2))
+    told, outbid = (Bench.leading(digest=PositionDigest(stop=1, has_forgotten=has_forgotten)) for _ in range(2))
     for bench in (told, outbid):
         bench.offer("flight", batch_of(0, session=OTHER))
         write = bench.round

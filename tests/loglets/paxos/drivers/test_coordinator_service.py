@@ -14,9 +14,11 @@ from virtuallog.contract.crash_points import hooked
 from virtuallog.contract.errors import MalformedError, OverloadedError, SealedError, UnavailableError, VirtualLogError
 from virtuallog.contract.ports import Request
 from virtuallog.contract.types import NodeId
+from virtuallog.exactly_once.session_digest import SessionDigest
 from virtuallog.exactly_once.slot_offsets import SLOT
 from virtuallog_loglets.paxos.core.coordinator import CoordinatorState
 from virtuallog_loglets.paxos.core.leader_term import LeaderTerm
+from virtuallog_loglets.paxos.core.values import ValueKind, kind_of, truncation_of
 from virtuallog_loglets.paxos.drivers import coordinator_requests, coordinator_service
 from virtuallog_loglets.paxos.drivers.coordinator_driver import CoordinatorDriver
 from virtuallog_loglets.paxos.messages import (
@@ -244,6 +246,27 @@ async def test_a_truncation_carries_the_sessions_that_it_drops(autojump_clock: M
         standing = await ask(cluster, 2, GetStanding(segment=SEGMENT))
         assert isinstance(standing, Standing)
         assert standing.trim == tail.place
+
+
+async def test_a_truncation_names_the_batches_that_it_drops(autojump_clock: MockClock) -> None:
+    """A replica that has missed them knows their session from the TRUNCATE alone."""
+    async with running_cluster() as cluster:
+        cluster.create()
+        for sequence in range(2):
+            await ask(cluster, 1, append(batch_of(sequence)))
+        truncations: list[bytes] = []
+
+        def gate(_node: int, request: object) -> bool:
+            if isinstance(request, PaxosWrite):
+                truncations.extend(value for value in request.values if kind_of(value) is ValueKind.TRUNCATE)
+            return True
+
+        cluster.gate = gate
+        await ask(cluster, 1, PaxosTruncate(segment=SEGMENT, offset=2 * SLOT))
+
+        (session,) = SessionDigest.decode_untrusted(truncation_of(truncations[0]).digest).sessions()
+        assert [batch.place for batch in session.last] == [0, SLOT]
+        assert session.next_sequence == 2
 
 
 async def test_what_is_decided_reaches_all_replicas_though_nothing_follows(autojump_clock: MockClock) -> None:

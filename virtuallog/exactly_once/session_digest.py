@@ -1,8 +1,7 @@
 """Digest of the sessions of a log: the batches that a leader must recognise when they are offered again.
 
-Any later leader must find a batch that was offered before. So every replica folds what it learns, in the order of
-positions, into a digest: for each session its next sequence number and its last batches. The digest is stored now and
-then. A TRUNCATE carries what it drops, as a replica that joins later never sees those batches.
+Any later leader must find a batch that was offered before. So every replica folds what is decided, in the order of the
+log, into a digest: for each session its next sequence number and its last batches.
 
 The digest is bounded by counts and not by time, so that a clock that jumps makes no replica forget. The sessions that
 appended last keep their batches, others only their next sequence number. Sessions beyond that are forgotten, and the
@@ -17,16 +16,13 @@ from __future__ import annotations
 import struct
 from collections import OrderedDict, deque
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Final
 
 import attrs
 
-from virtuallog.contract.batch import SessionId, glance_untrusted
+from virtuallog.contract.batch import SessionId
 from virtuallog.contract.errors import MalformedError
-from virtuallog.exactly_once import bundle
-from virtuallog_loglets.paxos.core import values
-from virtuallog_loglets.paxos.core.values import ValueKind
-from virtuallog_loglets.paxos.offsets import offset_of
 
 BATCHES_MAX: Final = 64
 """Batches remembered per session, as in a leader's table: an appender has no more in flight."""
@@ -48,7 +44,7 @@ class DigestedBatch:
     first_sequence: int
     count: int
     place: int
-    """Loglet offset of its first entry."""
+    """Offset of its first entry."""
 
 
 @attrs.frozen
@@ -75,13 +71,10 @@ class _Known:
 
 @attrs.define(eq=False)
 class SessionDigest:
-    """Sessions of all positions below `stop`."""
+    """Sessions of a prefix of the log."""
 
-    stop: int = 0
-    has_forgotten: bool = False
+    has_forgotten: bool = attrs.field(default=False, kw_only=True)
     """True if a session was forgotten: an unknown session may then be an old one."""
-    taken_bytes: int = attrs.field(default=0, init=False)
-    """Bytes of the values taken in since this object was made."""
     _active: OrderedDict[bytes, _Known] = attrs.field(factory=OrderedDict, init=False)
     """Sessions with their batches, in the order of their last batches."""
     _idle: OrderedDict[bytes, int] = attrs.field(factory=OrderedDict, init=False)
@@ -96,58 +89,40 @@ class SessionDigest:
                 SessionId(name), known.next_sequence, tuple(DigestedBatch(*batch) for batch in known.batches)
             )
 
-    def take(self, position: int, value: bytes) -> None:
-        """Take in the decided value of position `stop`, which has been checked."""
-        assert position == self.stop, "batches of a session are taken in order"
-        self.stop = position + 1
-        self.taken_bytes += len(value)
-        kind = values.kind_of(value)
-        if kind is ValueKind.APPEND:
-            self._take_batches(position, value)
-        elif kind is ValueKind.TRUNCATE and (carried := values.truncation_of(value).digest):
-            self._take_carried(carried)
+    def encode(self, below: int | None = None, bytes_max: int | None = None) -> bytes:
+        """Encode.
 
-    def skip_to(self, position: int) -> None:
-        """Skip truncated positions below `position`; a TRUNCATE carries their sessions."""
-        self.stop = max(self.stop, position)
-
-    def copy(self) -> SessionDigest:
-        return self.decode_untrusted(self.encode(), self.stop)
-
-    def encode(self, below: int | None = None) -> bytes:
-        """Encode for the disk; or, with `below` (at most `stop`), for a TRUNCATE that drops everything below that position."""
-        assert below is None or below <= self.stop, "what is dropped is in the digest"
+        Args:
+            below: leave out the batches at or past this offset.
+            bytes_max: leave out the sessions that appended first, so that the rest fits; it says that some are forgotten.
+        """
         parts = [_SESSION.pack(name, next_sequence, 0) for name, next_sequence in self._idle.items()]
-        sessions = len(parts)
         for name, known in self._active.items():
-            batches = [batch for batch in known.batches if below is None or batch[2] < offset_of(below)]
+            batches = [batch for batch in known.batches if below is None or batch[2] < below]
             if batches:
-                parts += [_SESSION.pack(name, known.next_sequence, len(batches)), *(_BATCH.pack(*b) for b in batches)]
-                sessions += 1
-        return _HEAD.pack(self.has_forgotten, sessions) + b"".join(parts)
+                head = _SESSION.pack(name, known.next_sequence, len(batches))
+                parts.append(head + b"".join(_BATCH.pack(*batch) for batch in batches))
+        has_forgotten = self.has_forgotten
+        if bytes_max is not None:
+            sizes = accumulate(map(len, reversed(parts)), initial=_HEAD.size)
+            count = sum(size <= bytes_max for size in sizes) - 1
+            has_forgotten |= count < len(parts)
+            parts = parts[len(parts) - count :]
+        return _HEAD.pack(has_forgotten, len(parts)) + b"".join(parts)
 
     @classmethod
-    def decode_untrusted(cls, encoded: bytes, stop: int) -> SessionDigest:
-        """Decode the output of `encode`, as the digest of all positions below `stop`.
+    def decode_untrusted(cls, encoded: bytes) -> SessionDigest:
+        """Decode the output of `encode`.
 
         Raises:
             MalformedError: not a digest.
         """
-        digest = cls(stop)
-        digest._merge(*_parse_untrusted(encoded))
+        digest = cls()
+        digest.merge_untrusted(encoded)
         return digest
 
-    def _take_batches(self, position: int, value: bytes) -> None:
-        try:
-            parts = bundle.split_untrusted(value, values.BODY)
-        except MalformedError:  # user bytes of a log used by itself, not batches
-            return
-        for part in parts:
-            batch = glance_untrusted(value, part.start)
-            if batch is not None:
-                self._take_batch(*batch, offset_of(position) + part.index)
-
-    def _take_batch(self, session: SessionId, first_sequence: int, count: int, place: int) -> None:
+    def take_batch(self, session: bytes, first_sequence: int, count: int, place: int) -> None:
+        """Take in a batch at an offset behind all earlier ones."""
         known = self._active.get(session)
         if known is None:
             known = self._active[session] = _Known(self._idle.pop(session, 0))
@@ -157,18 +132,13 @@ class SessionDigest:
         known.next_sequence = max(known.next_sequence, first_sequence + count)
         known.batches.append((first_sequence, count, place))
 
-    def _take_carried(self, carried: bytes) -> None:
-        """Take in what a TRUNCATE dropped.
+    def merge_untrusted(self, encoded: bytes) -> None:
+        """Take in the digest of a part of the log before all that was taken in here.
 
-        The TRUNCATE is decided, so an unreadable digest counts as forgotten sessions.
+        Raises:
+            MalformedError: not a digest. Nothing was done.
         """
-        try:
-            self._merge(*_parse_untrusted(carried))
-        except MalformedError:
-            self.has_forgotten = True
-
-    def _merge(self, has_forgotten: bool, sessions: list[DigestedSession]) -> None:
-        """Merge sessions from before all positions here; `sessions` has the longest idle first."""
+        has_forgotten, sessions = _parse_untrusted(encoded)
         self.has_forgotten |= has_forgotten
         for earlier in reversed(sessions):
             known, name = self._active.get(earlier.session), earlier.session

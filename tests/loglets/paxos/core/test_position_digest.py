@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from virtuallog.contract.batch import Batch, SessionId
 from virtuallog.contract.errors import MalformedError
-from virtuallog_loglets.paxos.core import session_digest as digests
+from virtuallog.exactly_once import session_digest as digests
+from virtuallog.exactly_once.session_digest import BATCHES_MAX, DigestedBatch, DigestedSession
 from virtuallog_loglets.paxos.core import values
-from virtuallog_loglets.paxos.core.session_digest import BATCHES_MAX, DigestedBatch, DigestedSession, SessionDigest
+from virtuallog_loglets.paxos.core.position_digest import PositionDigest
 from virtuallog_loglets.paxos.offsets import offset_of
 
 ANN, BOB = SessionId(b"a" * 16), SessionId(b"b" * 16)
@@ -22,8 +23,8 @@ def append(session: SessionId, first: int, count: int = 1) -> bytes:
     return values.append(Batch.build(session, first, [b"x"] * count).blob, 1)
 
 
-def folded(log: list[bytes], start: int = 1) -> SessionDigest:
-    digest = SessionDigest(start)
+def folded(log: list[bytes], start: int = 1) -> PositionDigest:
+    digest = PositionDigest(start)
     for position, value in enumerate(log, start):
         digest.take(position, value)
     return digest
@@ -93,7 +94,7 @@ def test_who_comes_after_a_truncation_knows_the_same(log: list[tuple[int, int]],
         written.append(append(SessionId(bytes([who]) * 16), first, count))
     to = min(to, len(written) + 1)
     whole = folded(written)
-    truncate = values.truncate(to, 1, digest=whole.encode(below=to))
+    truncate = values.truncate(to, 1, digest=whole.encode_below(to))
     whole.take(whole.stop, truncate)
 
     late = folded([*written[to - 1 :], truncate], start=to)
@@ -107,7 +108,7 @@ def test_what_is_stored_comes_back(log: list[tuple[int, int]]) -> None:
     """A digest that was written and read again is the same one, byte for byte."""
     digest = folded([append(SessionId(bytes([who]) * 16), 10 * place, count) for place, (who, count) in enumerate(log)])
 
-    again = SessionDigest.decode_untrusted(digest.encode(), digest.stop)
+    again = PositionDigest.decode_untrusted_below(digest.encode(), digest.stop)
 
     assert list(again.sessions()) == list(digest.sessions())
     assert again.stop == digest.stop
@@ -119,9 +120,9 @@ def test_damage_is_no_digest() -> None:
     encoded = folded([append(ANN, 0), append(BOB, 0)]).encode()
     for length in range(len(encoded)):
         with pytest.raises(MalformedError):
-            SessionDigest.decode_untrusted(encoded[:length], 3)
+            PositionDigest.decode_untrusted_below(encoded[:length], 3)
     with pytest.raises(MalformedError):
-        SessionDigest.decode_untrusted(encoded + b"x", 3)
+        PositionDigest.decode_untrusted_below(encoded + b"x", 3)
 
     assert folded([values.truncate(1, 1, digest=encoded[:-1])]).has_forgotten
 
@@ -134,7 +135,7 @@ def test_noise_is_refused_or_read() -> None:
     for _ in range(500):
         noise = bytes(byte if source.random() < 0.95 else source.randrange(256) for byte in encoded)
         try:
-            SessionDigest.decode_untrusted(noise, 3)
+            PositionDigest.decode_untrusted_below(noise, 3)
         except MalformedError:
             refused += 1
     assert 0 < refused < 500

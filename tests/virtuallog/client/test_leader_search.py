@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from virtuallog.client.leader_search import SILENT_SECONDS, LeaderCache, LeaderTarget
 from virtuallog.contract.types import NodeId
-from virtuallog_loglets.paxos.core.leader_search import SILENT_SECONDS, LeaderCache, LeaderTarget
 from virtuallog_loglets.paxos.messages import NO_NODE
 
 ONE, TWO, THREE, FOUR = (NodeId(n) for n in (1, 2, 3, 4))
@@ -108,3 +108,21 @@ def test_a_log_of_one_replica(leadership: LeaderCache) -> None:
 
     assert search.failed(ONE, 1.0) == LeaderTarget(ONE)
     assert search.elsewhere(ONE, ONE, 1.0) == LeaderTarget(ONE, insist=True)
+
+
+def test_a_node_that_knows_no_leader_is_passed_where_replicas_elect_one_by_themselves(leadership: LeaderCache) -> None:
+    """It may be cut off from the others, for as long as the client lives. So may the next one; no node is asked to stand."""
+    search = leadership.search(insists=False)
+
+    assert search.elsewhere(ONE, NO_NODE, 0.0) == LeaderTarget(TWO)
+    assert search.elsewhere(TWO, NO_NODE, 0.0) == LeaderTarget(THREE)
+    assert search.elsewhere(THREE, NO_NODE, 0.0) == LeaderTarget(ONE)
+    assert leadership.search(insists=False).begin() == LeaderTarget(ONE)
+
+
+def test_a_node_that_names_a_silent_leader_is_passed_there_too(leadership: LeaderCache) -> None:
+    """Its leader is gone, and it has not noticed."""
+    search = leadership.search(insists=False)
+    search.failed(ONE, 1.0)
+
+    assert search.elsewhere(TWO, ONE, 1.0) == LeaderTarget(THREE)

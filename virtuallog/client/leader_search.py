@@ -4,6 +4,9 @@ There are no heartbeats. A node that is asked does the work, or names a node tha
 answer. A client follows such hints. It *insists* only if a hint leads nowhere: to no node, back to a node that just
 denied it, or to a node that has just not answered. Insisting makes a node stand for election and turns out the leader.
 If every client that loses an answer did that at once, each at another node, no leader would last.
+
+Nodes of some kinds elect a leader by themselves. There a request that does not insist goes from node to node until one of
+them leads, or names the leader: a node that is cut off from the others knows none.
 """
 
 from __future__ import annotations
@@ -37,9 +40,13 @@ class LeaderCache:
     _silent: dict[NodeId, float] = attrs.field(factory=dict, init=False)
     """Times until which nodes count as silent."""
 
-    def search(self) -> LeaderSearch:
-        """Start the search of one request."""
-        return LeaderSearch(self)
+    def search(self, *, insists: bool = True) -> LeaderSearch:
+        """Start the search of one request.
+
+        Args:
+            insists: False for a request that makes no node stand for election.
+        """
+        return LeaderSearch(self, insists)
 
     def answered(self, node: NodeId) -> None:
         self._silent.pop(node, None)
@@ -50,6 +57,10 @@ class LeaderCache:
         That is the next replica, the same for all clients, or the leader that another request has found meanwhile.
         """
         self._silent[node] = now + SILENT_SECONDS
+        return self.passed(node, now)
+
+    def passed(self, node: NodeId, now: float) -> NodeId:
+        """Note that `node` does not lead and knows no leader, and return the node to ask instead, as `failed` does."""
         if self.leader == node:
             ring = [*self.replicas]
             at = ring.index(node) + 1 if node in ring else 0
@@ -66,6 +77,7 @@ class LeaderSearch:
     """Search of one request: names the next node to ask after each outcome. The caller decides when to stop."""
 
     _shared: LeaderCache
+    _insists: bool = True
     _passed: set[NodeId] = attrs.field(factory=set, init=False)
     """Nodes that have named another leader since a node last failed to answer."""
 
@@ -83,7 +95,7 @@ class LeaderSearch:
         shared.answered(node)
         self._passed.add(node)
         if named not in shared.replicas or named in self._passed or shared.is_silent(named, now):
-            return LeaderTarget(node, insist=True)
+            return LeaderTarget(node, insist=True) if self._insists else LeaderTarget(shared.passed(node, now))
         shared.leader = named
         return LeaderTarget(named)
 
