@@ -7,7 +7,8 @@ one message back.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -22,8 +23,9 @@ from virtuallog.contract.ports import Done, Environment, Handler, NodeEnvironmen
 from virtuallog.contract.provider import LogletProvider
 from virtuallog.contract.types import NodeId
 from virtuallog.testing.sim.clock import SimulatedClock
-from virtuallog.testing.sim.network import SimulatedNetwork
+from virtuallog.testing.sim.network import LinkQuality, SimulatedNetwork
 from virtuallog.testing.sim.process import Process
+from virtuallog.testing.sim.timeline import Timeline
 
 SEGMENT = SegmentId(1, 7)
 CLIENT = NodeId(100)
@@ -34,6 +36,7 @@ Gate: TypeAlias = Callable[[NodeId, Request[Any]], bool]
 ProviderT = TypeVar("ProviderT", bound=LogletProvider)
 ConfigT = TypeVar("ConfigT")
 LogletT = TypeVar("LogletT", bound=Loglet)
+ClusterT = TypeVar("ClusterT", bound="LogletCluster[Any, Any]")
 
 
 @attrs.define(eq=False)
@@ -82,8 +85,12 @@ class LogletCluster(Generic[ProviderT, ConfigT]):
         raise NotImplementedError
 
     def disks(self, node: Node[ProviderT], process: Process, clock: SimulatedClock) -> dict[str, Any]:
-        """Return `storage` and `key_values` of a node's environment."""
-        raise NotImplementedError
+        """Return `storage` and `key_values` of a node's environment: files, unless the kind needs something else."""
+
+        async def storage(_name: str) -> Any:
+            return node.disk.mount()
+
+        return {"storage": storage, "key_values": storage}
 
     # -- of them all ----------------------------------------------------------------------------------------------
 
@@ -165,6 +172,29 @@ class LogletCluster(Generic[ProviderT, ConfigT]):
                 self.kept.append((handler, request, done))
 
         return gated
+
+
+@asynccontextmanager
+async def running(
+    make: Callable[[trio.Nursery, SimulatedNetwork, Random], ClusterT],
+    make_disk: Callable[[Random, SimulatedClock], Any],
+    *,
+    nodes: int,
+    seed: int,
+    quality: LinkQuality | None,
+) -> AsyncIterator[ClusterT]:
+    """Run a cluster whose nodes serve."""
+    source = Random(seed)
+    timeline = Timeline()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(timeline.run)
+        network = SimulatedNetwork(timeline, Random(source.random()), quality or LinkQuality())
+        cluster = make(nursery, network, source)
+        for n in range(1, nodes + 1):
+            cluster.nodes[NodeId(n)] = Node(NodeId(n), make_disk(Random(source.random()), cluster.clock))
+            await cluster.start(n)
+        yield cluster
+        nursery.cancel_scope.cancel()
 
 
 @attrs.define

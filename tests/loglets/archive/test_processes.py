@@ -24,7 +24,10 @@ from virtuallog_server.local_cluster.supervisor import open_local_cluster
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 COMMAND = (sys.executable, "-P", "-m", "virtuallog_server")
-ENTRIES = 3_000
+CLOSED = ("native", "paxos", "raft")
+"""Kinds of the closed segments, in order; a native one is open behind them."""
+PART = 1_000
+"""Entries of each segment."""
 LIMIT_SECONDS = 180
 
 
@@ -38,17 +41,16 @@ REFUSED = (
 
 @asynccontextmanager
 async def cluster_with_segments(folder: Path) -> AsyncIterator[tuple[Path, VirtualLog, list[bytes]]]:
-    """Three nodes, and a log of a closed native, a closed paxos and an open native segment."""
-    payloads = [b"entry %d" % number for number in range(ENTRIES)]
+    """Three nodes, and a log with the closed segments and an open one."""
+    payloads = [b"entry %d" % number for number in range((len(CLOSED) + 1) * PART)]
     async with open_local_cluster(folder / "cluster", base_port=0) as cluster:
         await cluster.wait_ready()
         cluster.write_file()
         async with connect(cluster.file) as log:
-            third = ENTRIES // 3
-            for number, kind in enumerate(("paxos", "native", "")):
-                await log.append_many(payloads[number * third : (number + 1) * third])
-                if kind:
-                    await log.reconfig_extend(kind)
+            await log.append_many(payloads[:PART])
+            for number, kind in enumerate((*CLOSED[1:], "native"), start=1):
+                await log.reconfig_extend(kind)
+                await log.append_many(payloads[number * PART : (number + 1) * PART])
             yield cluster.file_path, log, payloads
 
 
@@ -113,10 +115,10 @@ async def killed_commands_are_given_again(cluster: Path, log: VirtualLog, payloa
         await command(cluster, "archive", "all", "--to", url, kill_after=source.uniform(0.3, 1.6))
         assert await contents(log) == payloads
     assert all(one["compared"] for one in await archive(cluster, "all", "--to", url))
-    await kinds_become(log, ["archive", "archive", "native"], "url")
+    await kinds_become(log, [*["archive"] * len(CLOSED), "native"], "url")
     assert await archive(cluster, "all", "--to", url) == []
     assert await contents(log) == payloads
-    assert [one["compared"] for one in await archive(cluster, "all", "--verify-only")] == [True, True]
+    assert [one["compared"] for one in await archive(cluster, "all", "--verify-only")] == [True] * len(CLOSED)
 
 
 @pytest.mark.long
@@ -131,21 +133,21 @@ async def test_a_log_goes_to_files_and_nodes_let_go_of_it(tmp_path: Path) -> Non
             assert len(list(folder.glob("[0-9]*.parquet"))) == 1
 
         undone = await archive(cluster, "all", "--undo")
-        assert [one["was"] for one in undone] == ["undone", "undone"]
-        await kinds_become(log, ["native", "paxos", "native"], "loglet")
+        assert [one["was"] for one in undone] == ["undone"] * len(CLOSED)
+        await kinds_become(log, [*CLOSED, "native"], "loglet")
         assert await contents(log) == payloads
 
         again = await archive(cluster, "all", "--to", url, "--grace", "0")
-        assert [one["entries"] for one in again] == [ENTRIES // 3] * 2
-        await kinds_become(log, ["archive", "archive", "native"], "-hot")
+        assert [one["entries"] for one in again] == [PART] * len(CLOSED)
+        await kinds_become(log, [*["archive"] * len(CLOSED), "native"], "-hot")
         verified = await archive(cluster, "all", "--verify-only")
-        assert [(one["entries"], one["compared"]) for one in verified] == [(ENTRIES // 3, False)] * 2
+        assert [(one["entries"], one["compared"]) for one in verified] == [(PART, False)] * len(CLOSED)
         assert await contents(log) == payloads
         code, _, err = await command(cluster, "archive", verified[0]["segment"], "--undo")
         assert code == 1, err
 
-        assert await log.prefix_trim(LogPosition(ENTRIES // 3 + 10)) == ENTRIES // 3 + 10
-        await kinds_become(log, ["archive", "native"], "url")
+        assert await log.prefix_trim(LogPosition(PART + 10)) == PART + 10
+        await kinds_become(log, [*["archive"] * (len(CLOSED) - 1), "native"], "url")
         folders = sorted((tmp_path / "archives").iterdir())
-        assert [len(list(folder.glob("*.parquet"))) for folder in folders] == [0, 1]
-        assert (await contents(log, ENTRIES // 3 + 10))[-1] == payloads[-1]
+        assert [len(list(folder.glob("*.parquet"))) for folder in folders] == [0, *[1] * (len(CLOSED) - 1)]
+        assert (await contents(log, PART + 10))[-1] == payloads[-1]

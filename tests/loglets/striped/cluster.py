@@ -1,38 +1,46 @@
-"""Striped loglets in tests: over logs in memory, whose steps a test can hold back, and over the cluster of the native loglet."""
+"""Striped loglets in tests: over logs in memory, whose steps a test can hold back, and over clusters of native and of raft loglets."""
 
 from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final, TypeVar
 
 import attrs
 import trio
 
 from tests.loglets.cluster import SEGMENT, Writer
 from tests.loglets.conformance import ClusterFixture
-from tests.loglets.native.cluster import SMALL_WAL, Cluster
+from tests.loglets.native import cluster as native
+from tests.loglets.native.cluster import SMALL_WAL
+from tests.loglets.raft import cluster as raft
 from tests.simulation.conformance.fixtures import NoServices
 from virtuallog.contract.batch import Batch, SessionId
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.loglet import Loglet, Placed
 from virtuallog.contract.ports import Clock, Environment
 from virtuallog.contract.provider import compose
-from virtuallog.contract.types import LogletOffset, NodeId, Tail
+from virtuallog.contract.types import LogletOffset, NodeId, PlacedBatch, Tail
 from virtuallog.testing.model import LogModel
 from virtuallog.testing.sim.clock import SimulatedClock
 from virtuallog.testing.sim.process import Process
 from virtuallog_loglets.memory import MemoryLoglet, MemoryProvider, SharedLog
 from virtuallog_loglets.native import NativeProvider
+from virtuallog_loglets.raft import RaftProvider
 from virtuallog_loglets.striped import StripedProvider
 from virtuallog_loglets.striped.config import StripedConfig
 from virtuallog_loglets.striped.loglet import StripedLoglet
 
 AnswerT = TypeVar("AnswerT")
 
-__all__ = ["Board", "MemoryStripes", "NativeStripes", "Stripe", "board", "open_striped", "session_on", "striped_native"]
+Cluster = native.Cluster | raft.Cluster
+
+__all__ = [
+    "CLUSTERS", "Board", "Cluster", "MemoryStripes", "ReplicatedStripes", "Stripe", "append_on", "board", "open_striped", "payloads",
+    "session_on", "striped", "striped_provider",
+]  # fmt: skip
 
 
 def session_on(stripe: int, stripes: int, name: bytes = b"w") -> SessionId:
@@ -153,30 +161,61 @@ class MemoryStripes:
         return lambda: self.provider.open(segment, config.encode(), self.environment)
 
 
-# -- over native loglets ------------------------------------------------------------------------------------------------
+# -- over replicated loglets --------------------------------------------------------------------------------------------
+
+CLUSTERS: Final[Mapping[str, Callable[..., AbstractAsyncContextManager[Cluster]]]] = {
+    "native": native.running_cluster,
+    "raft": raft.running_cluster,
+}
+"""By the kind of the stripes: what makes a cluster whose nodes serve them."""
 
 
-def striped_native(cluster: Cluster, stripes: int, segment: SegmentId = SEGMENT, servers: int = 3) -> StripedConfig:
-    """Put the stripes into the chain of the cluster: on the same servers, with sequencers on one node after the other."""
-    parts = StripedConfig(of="native", stripes=(b"",) * stripes).parts(segment)
-    configs = [cluster.create(servers, number % servers + 1, part) for number, part in enumerate(parts)]
-    return StripedConfig(of="native", stripes=tuple(config.encode() for config in configs))
+def striped(cluster: Cluster, stripes: int, segment: SegmentId = SEGMENT, *, is_sharded: bool = False) -> StripedConfig:
+    """Put the stripes into the chain of the cluster: on the same three servers, ordered by one after the other, or on three each."""
+    parts = StripedConfig(of="", stripes=(b"",) * stripes).parts(segment)
+    for number, part in enumerate(parts):
+        first = 3 * number + 1 if is_sharded else 1
+        cluster.create(3, first if is_sharded else number % 3 + 1, part, first)
+    (of, _), *_ = configs = [cluster.segment_config(part) for part in parts]
+    return StripedConfig(of=of, stripes=tuple(config for _, config in configs))
+
+
+def striped_provider() -> StripedProvider:
+    """A provider that knows the kinds of the clusters."""
+    provider = StripedProvider()
+    compose({"native": NativeProvider(SMALL_WAL), "raft": RaftProvider(SMALL_WAL), "striped": provider})
+    return provider
 
 
 def open_striped(cluster: Cluster, config: StripedConfig, segment: SegmentId = SEGMENT) -> Loglet:
     """A client in a process of its own."""
-    provider = StripedProvider()
-    compose({"native": NativeProvider(SMALL_WAL), "striped": provider})
-    return provider.open(segment, config.encode(), cluster.environment())
+    return striped_provider().open(segment, config.encode(), cluster.environment())
+
+
+async def append_on(loglet: Loglet, stripe: int, number: int) -> range:
+    """Append the entry of this number to one of two stripes."""
+    return await loglet.append(
+        Batch.build(session_on(stripe, 2), number, [b"%d.%d" % (stripe, number)]), opens=number == 0
+    )
+
+
+async def payloads(loglet: Loglet, start: int, stop: int) -> list[bytes]:
+    """First payloads of the batches in [start, stop)."""
+    found: list[bytes] = []
+    while start < stop:
+        items = await loglet.read(LogletOffset(start), LogletOffset(stop), 1 << 20)
+        found += [item.batch.payloads[0] for item in items if isinstance(item, PlacedBatch)]
+        start = items[-1].stop
+    return found
 
 
 @attrs.define
-class NativeStripes(ClusterFixture[Cluster]):
-    """Fresh striped loglets of a cluster that serves native ones."""
+class ReplicatedStripes(ClusterFixture[Cluster]):
+    """Fresh striped loglets of a cluster that serves their stripes."""
 
     stripes: int = attrs.field(kw_only=True)
 
     async def fresh(self) -> Callable[[], Loglet]:
         segment = SegmentId(next(self.versions), 1)
-        config = striped_native(self.cluster, self.stripes, segment)
+        config = striped(self.cluster, self.stripes, segment)
         return lambda: open_striped(self.cluster, config, segment)

@@ -9,8 +9,8 @@ import pytest
 import trio
 
 from tests.loglets.conformance import QUALITIES, check_clause
-from tests.loglets.native.cluster import LARGE_WAL, SMALL_WAL, running_cluster
-from tests.loglets.striped.cluster import MemoryStripes, NativeStripes
+from tests.loglets.native.cluster import LARGE_WAL, SMALL_WAL
+from tests.loglets.striped.cluster import CLUSTERS, MemoryStripes, ReplicatedStripes
 from tests.simulation.conformance.fixtures import NoServices
 from virtuallog.contract.ports import Environment
 from virtuallog.contract.types import NodeId
@@ -32,10 +32,11 @@ async def test_clause_in_memory(stripes: int, clause: Clause, autojump_clock: tr
 
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
 @pytest.mark.parametrize(("stripes", "network"), [(2, "good"), (2, "bad"), (3, "bad")])
-async def test_clause_on_native_loglets(
-    stripes: int, network: str, clause: Clause, autojump_clock: trio.testing.MockClock
+@pytest.mark.parametrize("of", CLUSTERS)
+async def test_clause_on_replicated_loglets(
+    of: str, stripes: int, network: str, clause: Clause, autojump_clock: trio.testing.MockClock
 ) -> None:
     """The same, with servers."""
     wal_settings = LARGE_WAL if "largest" in clause.__name__ else SMALL_WAL
-    async with running_cluster(quality=QUALITIES[network], wal_settings=wal_settings) as cluster:
-        await check_clause(clause, NativeStripes(cluster, contiguous=False, stripes=stripes))
+    async with CLUSTERS[of](quality=QUALITIES[network], wal_settings=wal_settings) as cluster:
+        await check_clause(clause, ReplicatedStripes(cluster, contiguous=False, stripes=stripes))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import attrs
 import pytest
 
 from tests.loglets.native.test_planner import cluster_of
@@ -16,6 +17,8 @@ from virtuallog.contract.types import NodeId
 from virtuallog_loglets.memory import MemoryProvider
 from virtuallog_loglets.native import NativeProvider
 from virtuallog_loglets.paxos import PaxosProvider
+from virtuallog_loglets.raft import RaftProvider
+from virtuallog_loglets.raft.planner import REPLICA
 from virtuallog_loglets.striped import StripedProvider
 from virtuallog_loglets.striped.config import StripedConfig
 
@@ -29,6 +32,7 @@ def provider() -> StripedProvider:
             "striped": striped,
             "native": NativeProvider(),
             "paxos": PaxosProvider(),
+            "raft": RaftProvider(),
             "memory": MemoryProvider(),
             "sparse": MemoryProvider(kind="sparse", align=16),
         }
@@ -51,6 +55,20 @@ def test_sequencers_take_turns_among_the_nodes_that_live() -> None:
     """Sequencers are spread over the live nodes, or over the listed ones."""
     assert [sequencer for _, sequencer in planned(cluster_of(4, dead=(3,)), stripes="5")] == [2, 1, 4, 2, 1]
     assert [sequencer for _, sequencer in planned(cluster_of(4), stripes="3", sequencers="4,3")] == [4, 3, 4]
+
+
+def test_stripes_of_raft_loglets_are_led_first_by_one_node_after_the_other() -> None:
+    """As sequencers are spread. The kind stays, as all that is not set does."""
+    nodes = cluster_of(4, dead=(3,))
+    cluster = attrs.evolve(nodes, members=tuple(attrs.evolve(m, roles=m.roles | {REPLICA}) for m in nodes.members))
+    before = provider().plan(cluster, {"of": "raft", "stripes": "5"}, None)
+
+    for config in (before, provider().plan(cluster, {}, before)):
+        stripes = provider().describe(config)["stripes"]
+        assert [(stripe["replicas"], stripe["leader"]) for stripe in stripes] == [
+            ([1, 2, 4], n) for n in (2, 1, 4, 2, 1)
+        ]
+        assert {kind for kind, _ in provider().loglets(SEGMENT, config).values()} == {"raft"}
 
 
 def test_groups_are_disjoint_servers() -> None:
