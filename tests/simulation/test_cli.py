@@ -265,7 +265,7 @@ def test_everything_that_can_be_named_is_listed() -> None:
         (["--seed", "1", "--scenario", "nonsense"], "no 'nonsense' (known: "),
         (["--seed", "1", "--faults", "crash,earthquake"], "no 'earthquake' (known: "),
         (["--seed", "1", "--faults", "crash,,clog"], "is not a list of names"),
-        (["--seed", "1", "--loglets", "raft"], "no 'raft' (known: "),
+        (["--seed", "1", "--loglets", "quorum"], "no 'quorum' (known: "),
     ],
 )
 def test_wrong_usage_is_refused(arguments: list[str], message: str) -> None:

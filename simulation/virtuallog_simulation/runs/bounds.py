@@ -56,14 +56,23 @@ BOUNDS: Final = (
     ),
     Bound(
         "reads of a node",
-        ("virtuallog_loglets.native.drivers.log_server_service:READS_MAX", "virtuallog_loglets.paxos.drivers.replica_service:READS_MAX"),
+        (
+            "virtuallog_loglets.native.drivers.log_server_service:READS_MAX",
+            "virtuallog_loglets.paxos.drivers.replica_service:READS_MAX",
+            "virtuallog_loglets.raft.drivers.replica_service:READS_MAX",
+        ),
         (1, 2),
         "reads are waiting here",
     ),
     Bound("waiters of a log server", ("virtuallog_loglets.native.core.log_server:WAITERS_MAX",), (0, 1)),
     Bound("requests before an election", ("virtuallog_loglets.paxos.drivers.coordinator_requests:EARLY_MAX",), (1, 3), "no coordinator leads yet"),
     Bound("requests before a coordinator", ("virtuallog_loglets.paxos.drivers.coordinator_service:EARLY_MAX",), (1, 3), "coordinator is not ready"),
-    Bound("requests before a replica", ("virtuallog_loglets.paxos.drivers.replica_service:EARLY_MAX",), (1, 3), "replica is not ready"),
+    Bound(
+        "requests before a replica",
+        ("virtuallog_loglets.paxos.drivers.replica_service:EARLY_MAX", "virtuallog_loglets.raft.drivers.replica_service:EARLY_MAX"),
+        (1, 3),
+        "replica is not ready",
+    ),
     Bound(
         "tails and refusals of a coordinator",
         ("virtuallog_loglets.paxos.core.read_index:PENDING_MAX", "virtuallog_loglets.paxos.core.leader_term:PENDING_MAX"),
@@ -77,9 +86,9 @@ BOUNDS: Final = (
     Bound("batches of a session", ("virtuallog.exactly_once.session_table:BATCHES_MAX",), (1, 2), "batches of this session are not committed"),
     Bound("idle sessions", ("virtuallog.exactly_once.session_table:IDLE_MAX",), (0, 1, 3), "forgotten this session"),
     Bound("time that a session is kept", ("virtuallog.exactly_once.session_table:SESSION_KEEP_MS",), (30_000,)),
-    Bound("batches in a digest", ("virtuallog_loglets.paxos.core.session_digest:BATCHES_MAX",), (1, 2), "forgotten where this batch is"),
+    Bound("batches in a digest", ("virtuallog.exactly_once.session_digest:BATCHES_MAX",), (1, 2), "forgotten where this batch is"),
     Bound("batches of a session of a znode log", ("virtuallog_loglets.zookeeper.core.writer:WAITING_MAX",), (1, 3), "batches of this session wait"),
-    Bound("conditional batches of a client", ("virtuallog_loglets.paxos.loglet:OFFERS_MAX",), (1, 2)),
+    Bound("conditional batches of a client", ("virtuallog.client.leader_client:OFFERS_MAX",), (1, 2)),
     Bound("places ahead of a stripe", ("virtuallog_loglets.striped.core.fill_policy:AHEAD_MAX",), (1, 4)),
     Bound(
         "questions to a node",
@@ -95,6 +104,14 @@ BOUNDS: Final = (
         "bytes wait to be ordered",
         scenarios=("native", "paxos", "duel", "amnesia"),
     ),
+    Bound("bytes of raft records in memory", ("virtuallog_loglets.raft.core.log:KEPT_BYTES_MAX",), (0, 3000)),
+    Bound("raft records in a message", ("virtuallog_loglets.raft.core.replication:MESSAGE_RECORDS",), (1, 3)),
+    Bound("raft messages in flight", ("virtuallog_loglets.raft.core.replication:WINDOW",), (1, 2)),
+    Bound("raft records in flight", ("virtuallog_loglets.raft.core.leader_term:RECORDS_MAX",), (1, 2)),
+    Bound("reads of a raft leader", ("virtuallog_loglets.raft.core.read_index:WAITING_MAX",), (1, 2), "until a majority confirms the leader"),
+    Bound("callers of a raft seal", ("virtuallog_loglets.raft.core.leader_term:WAITING_MAX",), (1,), "wait for the same record"),
+    Bound("callers of a raft election", ("virtuallog_loglets.raft.core.voter:SEALERS_MAX",), (1,), "have this replica stand already"),
+    Bound("waiters of a raft replica", ("virtuallog_loglets.raft.drivers.replica_driver:WAITERS_MAX",), (0, 1)),
 )  # fmt: skip
 
 

@@ -15,10 +15,11 @@ import attrs
 from virtuallog.contract.crash_points import CRASH_POINTS
 from virtuallog.plugins import loglet_kinds
 from virtuallog_loglets.paxos import provider  # noqa: F401  brings its crash points into the registry
+from virtuallog_loglets.raft import provider as raft_provider  # noqa: F401  and those of raft
 from virtuallog_server.node import node  # noqa: F401  and those of the rest of the product
 from virtuallog_simulation.checks.cluster import archives, lag, rebuilt_copies, register_import
 from virtuallog_simulation.checks.history import loglet
-from virtuallog_simulation.checks.state import acceptors, log_servers, paxos_ledger
+from virtuallog_simulation.checks.state import acceptors, log_servers, paxos_ledger, raft_ledger
 from virtuallog_simulation.faults import streams
 from virtuallog_simulation.faults.crash_points import AREAS, COUNTED
 from virtuallog_simulation.faults.processes import LOST_DATABASE, LOST_STORE
@@ -36,6 +37,7 @@ from virtuallog_simulation.scenarios.database import (
 from virtuallog_simulation.scenarios.loglet import session_retirement
 from virtuallog_simulation.scenarios.operators import multiple_drains, replacement
 from virtuallog_simulation.scenarios.paxos import stale_coordinator
+from virtuallog_simulation.scenarios.raft import copies
 from virtuallog_simulation.workload.required_shapes import (
     ARCHIVING,
     MANAGING,
@@ -113,6 +115,7 @@ _ELSEWHERE: Final = (
 )
 """Areas of crash points that other scenarios have."""
 _CHUNK: Final = "zookeeper: one chunk more of a large batch is written, its slot is not"
+_PIECE: Final = "raft: one piece more of a closed loglet is on a newcomer, the chain does not name it"
 _RELEASED: Final = "zookeeper: a released loglet has its tombstone, nothing is deleted"
 _OTHERS: Final = tuple(name for name in NAMES if name != LOST_STORE)
 
@@ -197,6 +200,15 @@ DEMANDS: Final[Mapping[str, Demand]] = {
         looks=(*paxos_ledger.LOOKED, paxos_ledger.TOMBSTONES),
         refused=("requests before an election", "tails and refusals of a coordinator", "positions past the end"),
     ),
+    # The same as of native, with elections. Copies are made in the second one, where clients and nodes die at crash points alone.
+    "raft": Demand(
+        without_classes=(*LOSING, *_STREAMS, LOST_DATABASE),
+        without_counters=(*_STORE, "create error"),
+        crash_areas=("raft",),
+        without_points=(_PIECE,),
+        looks=raft_ledger.LOOKED,
+    ),
+    "raft-copies": Demand(without_classes=NAMES, crash_areas=("raft",), looks=(copies.COPIED,)),
     "duel": Demand(
         without_classes=NAMES,
         looks=paxos_ledger.LOOKED,

@@ -18,7 +18,7 @@
     database/load.py                        zelos
     database/rights.py                      rights
     database/server_restarts.py             comeback
-    fast_disks.py                           fast-cluster, fast-native, fast-paxos
+    fast_disks.py                           fast-cluster, fast-native, fast-paxos, fast-raft
     loglet/large_entries.py                 dropped, torn
     loglet/minority_wave.py                 minority
     loglet/native.py                        loaded, native, repair
@@ -35,13 +35,18 @@
     operators/multiple_drains.py            emptied
     operators/removed_live_node.py          estranged, expelled, vacant
     operators/replaced_live_node.py         usurped
-    operators/replacement.py                replaced
+    operators/replacement.py                raft-replaced, replaced
     operators/returned_disk.py              returned, unseated
     paxos/forgotten_promise.py              forgetful
     paxos/message_loss.py                   outbid
     paxos/race.py                           duel, paxos
     paxos/stale_coordinator.py              superseded
     paxos/store_loss.py                     amnesia
+    raft/copies.py                          raft-copies
+    raft/elections.py                       raft-elections
+    raft/former_leader.py                   raft-superseded
+    raft/race.py                            raft
+    raft/seals.py                           raft-seals
     register/contention.py                  contended
     register/crossed_ballots.py             crossed
     register/message_order.py               ballots

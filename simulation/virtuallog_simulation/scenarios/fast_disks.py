@@ -12,6 +12,7 @@ from typing import Final
 from virtuallog_simulation.scenarios.cluster.load import CLUSTER
 from virtuallog_simulation.scenarios.loglet.native import NATIVE
 from virtuallog_simulation.scenarios.paxos.race import PAXOS
+from virtuallog_simulation.scenarios.raft.race import RAFT
 from virtuallog_simulation.world.scenario import Scenario
 from virtuallog_simulation.world.world import World
 
@@ -32,4 +33,5 @@ def _fast(name: str, of: Scenario) -> Scenario:
 
 FAST_NATIVE: Final = _fast("fast-native", NATIVE)
 FAST_PAXOS: Final = _fast("fast-paxos", PAXOS)
+FAST_RAFT: Final = _fast("fast-raft", RAFT)
 FAST_CLUSTER: Final = _fast("fast-cluster", CLUSTER)

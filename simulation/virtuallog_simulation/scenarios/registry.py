@@ -25,7 +25,7 @@ from virtuallog_simulation.scenarios.database.leases import LEASED
 from virtuallog_simulation.scenarios.database.load import DATABASE
 from virtuallog_simulation.scenarios.database.rights import RIGHTS
 from virtuallog_simulation.scenarios.database.server_restarts import COMEBACK
-from virtuallog_simulation.scenarios.fast_disks import FAST_CLUSTER, FAST_NATIVE, FAST_PAXOS
+from virtuallog_simulation.scenarios.fast_disks import FAST_CLUSTER, FAST_NATIVE, FAST_PAXOS, FAST_RAFT
 from virtuallog_simulation.scenarios.loglet.large_entries import DROPPED, TORN
 from virtuallog_simulation.scenarios.loglet.minority_wave import MINORITY
 from virtuallog_simulation.scenarios.loglet.native import LOADED, NATIVE, REPAIR
@@ -42,13 +42,19 @@ from virtuallog_simulation.scenarios.operators.drain import DRAINED
 from virtuallog_simulation.scenarios.operators.multiple_drains import EMPTIED
 from virtuallog_simulation.scenarios.operators.removed_live_node import ESTRANGED, EXPELLED, VACANT
 from virtuallog_simulation.scenarios.operators.replaced_live_node import USURPED
-from virtuallog_simulation.scenarios.operators.replacement import REPLACED
+from virtuallog_simulation.scenarios.operators.replacement import RAFT_REPLACED, REPLACED
 from virtuallog_simulation.scenarios.operators.returned_disk import RETURNED, UNSEATED
 from virtuallog_simulation.scenarios.paxos.forgotten_promise import FORGETFUL
 from virtuallog_simulation.scenarios.paxos.message_loss import OUTBID
 from virtuallog_simulation.scenarios.paxos.race import DUEL, PAXOS
 from virtuallog_simulation.scenarios.paxos.stale_coordinator import SUPERSEDED
 from virtuallog_simulation.scenarios.paxos.store_loss import AMNESIA
+from virtuallog_simulation.scenarios.raft.copies import RAFT_COPIES
+from virtuallog_simulation.scenarios.raft.elections import RAFT_ELECTIONS
+from virtuallog_simulation.scenarios.raft.former_leader import RAFT_SUPERSEDED
+from virtuallog_simulation.scenarios.raft.log_members import RAFT_MEMBERS
+from virtuallog_simulation.scenarios.raft.race import RAFT
+from virtuallog_simulation.scenarios.raft.seals import RAFT_SEALS
 from virtuallog_simulation.scenarios.register.contention import CONTENDED
 from virtuallog_simulation.scenarios.register.crossed_ballots import CROSSED
 from virtuallog_simulation.scenarios.register.message_order import BALLOTS
@@ -93,6 +99,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         FAST_CLUSTER,
         FAST_NATIVE,
         FAST_PAXOS,
+        FAST_RAFT,
         FORGETFUL,
         HALVES,
         LEASED,
@@ -108,6 +115,13 @@ def all_scenarios() -> tuple[Scenario, ...]:
         OUTBID,
         OVERTAKEN,
         PAXOS,
+        RAFT,
+        RAFT_COPIES,
+        RAFT_ELECTIONS,
+        RAFT_MEMBERS,
+        RAFT_REPLACED,
+        RAFT_SEALS,
+        RAFT_SUPERSEDED,
         REBORN,
         REBUILT,
         REGISTER,

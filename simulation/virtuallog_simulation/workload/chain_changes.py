@@ -99,7 +99,9 @@ def _settings(kind: str, source: random.Random, nodes: int) -> Mapping[str, str]
         settings["sequencer"] = source.choice(numbers)
     if kind == "paxos" and "sequencer" in settings:
         settings["coordinator"] = settings.pop("sequencer")
-    return settings if kind in {"native", "paxos"} else {}
+    if kind == "raft" and "sequencer" in settings:
+        settings["leader"] = settings.pop("sequencer")
+    return settings if kind in {"native", "paxos", "raft"} else {}
 
 
 def _stripes(source: random.Random, numbers: Sequence[str]) -> Mapping[str, str]:

@@ -72,7 +72,7 @@ LIVING: Final = (
     "be cancelled at an await",
 )
 
-KINDS: Final = ("native", "paxos", "striped", "zookeeper")
+KINDS: Final = ("native", "paxos", "raft", "striped", "zookeeper")
 """Kinds of loglets that take appends, and may be put in each other's place."""
 SWAPPING: Final = tuple(f"swap {one} for {other}" for one in KINDS for other in KINDS if one != other)
 """Shapes of runs whose chains may have several kinds."""

@@ -30,6 +30,8 @@ BEGAN_ANEW: Final = "role begun anew"
 HALF_IMPORTED: Final = "import cut short"
 """Counter of nodes started on a directory whose register is of another cluster than its identity
 (`virtuallog_server.storage.register_import`)."""
+REPLACEMENT_ASKED: Final = "replacement asked for"
+"""Counted where an operator asks to replace the directory of a node, which may run until it hears of it."""
 _FAILED: Final = (
     "write error", "create error", "sync error", "read error", "disk full",
     "store write error", "store sync error", "store read error", "store full",
@@ -82,6 +84,6 @@ def _is_good(error: BaseException, happened: set[str]) -> bool:
         case StorageError() | DiskFullError():
             return not happened.isdisjoint(_FAILED)
         case WrongRecipientError():
-            return not happened.isdisjoint(("wiped", HALF_IMPORTED))
+            return not happened.isdisjoint(("wiped", HALF_IMPORTED, REPLACEMENT_ASKED))
         case _:
             return False

@@ -11,9 +11,8 @@ from tests.planted_bugs.mutant import Mutant, mutant
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.ports import Changes, DurableMap, NodeEnvironment, Span
 from virtuallog.contract.types import NodeId
-from virtuallog.exactly_once.session_table import SessionTable
-from virtuallog_loglets.paxos.core import coordinator as coordinator_module
-from virtuallog_loglets.paxos.core.coordinator import Coordinator, CoordinatorState, _recall
+from virtuallog.exactly_once.session_digest import DigestedSession, SessionDigest
+from virtuallog_loglets.paxos.core.coordinator import Coordinator, CoordinatorState
 from virtuallog_loglets.paxos.core.effects import (
     CatchUp,
     CoordinatorEffect,
@@ -26,7 +25,6 @@ from virtuallog_loglets.paxos.core.effects import (
 from virtuallog_loglets.paxos.core.recovery import FollowQuorum, Recovery
 from virtuallog_loglets.paxos.core.replica import Replica
 from virtuallog_loglets.paxos.core.rounds import Accepted, CrashVector, Rejected, Round, RoundOutcome
-from virtuallog_loglets.paxos.core.session_digest import SessionDigest
 from virtuallog_loglets.paxos.core.slots import PaxosSlots
 from virtuallog_loglets.paxos.core.tail_check import decided_to
 from virtuallog_loglets.paxos.drivers.disk_format import _restore_open, read_records
@@ -165,10 +163,10 @@ def coordinator_writes_before_it_has_filled(
     return effects
 
 
-@mutant(_recall, used_in=coordinator_module, scenario="duel", found_by=DOUBLE)
-def sessions_forgotten_at_a_failover(digest: SessionDigest, now_ms: int) -> SessionTable:
+@mutant(SessionDigest.sessions, scenario="duel", found_by=DOUBLE)
+def sessions_forgotten_at_a_failover(self: SessionDigest) -> Iterator[DigestedSession]:
     """The next leader knows nothing of the batches that are in the log."""
-    return SessionTable()
+    return iter(())
 
 
 @mutant(open_store_incarnation, scenario="forgetful", found_by=TWO_VALUES)

@@ -14,7 +14,8 @@ from virtuallog.contract.types import NodeId
 from virtuallog.rpc.link import Peer
 from virtuallog.rpc.protocol.node import OpenNode
 from virtuallog.rpc.services import RpcServices
-from virtuallog_loglets.native.core.durable_state import DurableLogs, Tombstones
+from virtuallog_loglets.native.core.durable_state import DurableLogs
+from virtuallog_loglets.tombstones import Tombstones
 from virtuallog_loglets.wal.core.record import WalRecord
 from virtuallog_server.node import node as node_module
 from virtuallog_server.node.identity_fence import IdentityFence, own_addresses

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
 from tests.planted_bugs.mutant import Mutant, mutant
+from virtuallog.client.leader_client import _LeaderCall
+from virtuallog.client.leader_search import LeaderTarget
 from virtuallog.contract.batch import Batch, SessionId
 from virtuallog.contract.errors import OutOfOrderError, OverloadedError, ReconfigurationNeededError, TailMismatchError
 from virtuallog.contract.ports import Done
 from virtuallog.contract.types import NodeId
 from virtuallog.exactly_once.session_table import OrderedBatch, SessionTable, _Session
 from virtuallog_loglets.paxos.core.effects import CoordinatorEffect
-from virtuallog_loglets.paxos.core.leader_search import LeaderTarget
 from virtuallog_loglets.paxos.core.leader_term import LeaderTerm
 from virtuallog_loglets.paxos.core.read_index import LeadershipCheck, OfferedBatch, PendingRead, PendingReads
 from virtuallog_loglets.paxos.core.rounds import Rejected
 from virtuallog_loglets.paxos.drivers import coordinator_requests
 from virtuallog_loglets.paxos.drivers.coordinator_requests import CoordinatorRequests
-from virtuallog_loglets.paxos.drivers.leader_client import _LeaderCall
 from virtuallog_loglets.paxos.messages import PaxosAppend, PaxosSeal, PaxosSettle, PaxosTruncate, Standing
 
 TRUE: Final = ["loglet refusals are true"]
@@ -27,7 +27,7 @@ TWICE: Final = ["one batch per place", "loglet keeps sessions in order", "loglet
 
 
 @mutant(_LeaderCall._has_no_room, scenario="paxos", found_by=["errors as documented"], within=200)
-def overloaded_settle_surfaces(self: _LeaderCall, target: LeaderTarget) -> LeaderTarget:
+def overloaded_settle_surfaces(self: _LeaderCall[Any], target: LeaderTarget) -> LeaderTarget:
     """A coordinator that has no room for a Settle, a Seal or a Truncate is not asked again: its error is the caller's."""
     assert self._doubt is not None
     raise self._doubt

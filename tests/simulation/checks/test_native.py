@@ -14,16 +14,10 @@ from virtuallog.contract.types import Sealed as End
 from virtuallog.testing.checker.actions import LogletSeal, LogletTail
 from virtuallog_loglets.native.config import NativeConfig
 from virtuallog_loglets.native.core import wave as waves
-from virtuallog_loglets.native.core.durable_state import (
-    DurableLogs,
-    KnownTailRaised,
-    LogletSealed,
-    LogletTrimmed,
-    Tombstones,
-    VersionFloor,
-)
+from virtuallog_loglets.native.core.durable_state import DurableLogs, KnownTailRaised, LogletSealed, LogletTrimmed
 from virtuallog_loglets.native.core.log_server import LogServer
 from virtuallog_loglets.native.core.wave import Wave
+from virtuallog_loglets.tombstones import Tombstones, VersionFloor
 from virtuallog_loglets.wal.core.record import Address
 from virtuallog_simulation.checks.state.log_servers import (
     HeldLoglet,

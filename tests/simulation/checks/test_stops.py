@@ -32,6 +32,7 @@ def objects(story: Story, error: VirtualLogError, *happened: str) -> bool:
         (CorruptionError("damaged"), "bit flipped"),
         (MalformedError("another magic number"), "store bit flipped"),
         (WRONG, "wiped"),
+        (WRONG, "replacement asked for"),
     ],
 )
 def test_disks_are_a_reason(story: Story, error: VirtualLogError, happened: str) -> None:

@@ -17,10 +17,11 @@ from virtuallog.testing.checker.actions import LogletTail
 from virtuallog.testing.checker.history import History
 from virtuallog.testing.checker.violation import Violation, proof
 from virtuallog_loglets.native.config import NativeConfig
-from virtuallog_loglets.native.core.durable_state import DurableLogs, Tombstones
+from virtuallog_loglets.native.core.durable_state import DurableLogs
 from virtuallog_loglets.native.core.log_server import LogServer
 from virtuallog_loglets.native.core.quorum import committed_tail
 from virtuallog_loglets.native.messages import NativeState
+from virtuallog_loglets.tombstones import Tombstones
 
 _UNKNOWN = 1 << 62
 """Tail of a server that cannot be inspected: it may have anything."""

@@ -9,7 +9,8 @@ the whole history.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import attrs
@@ -18,7 +19,7 @@ import trio
 from virtuallog.client.appender import AppenderSettings
 from virtuallog.client.virtual_log import VirtualLogSettings
 from virtuallog.contract.register import ClusterId
-from virtuallog.contract.types import LogPosition
+from virtuallog.contract.types import LogPosition, NodeId
 from virtuallog.plugins import loglet_maker
 from virtuallog.testing.checker.actions import LogTrim
 from virtuallog.testing.checker.violation import Violation
@@ -26,11 +27,14 @@ from virtuallog.testing.weak_seal_provider import KIND as WEAK_SEAL
 from virtuallog_loglets.archive.restored_origin import Origin
 from virtuallog_loglets.native import NativeProvider
 from virtuallog_loglets.native.config import TransferLimits
+from virtuallog_loglets.raft.drivers.replica_service import RaftService
+from virtuallog_loglets.raft.provider import RaftProvider
 from virtuallog_loglets.wal import WalSettings
 from virtuallog_simulation.checks.cluster.acceptor_watch import AcceptorWatch
 from virtuallog_simulation.checks.cluster.archives import ArchiveWatch, hot_copies_are_kept
 from virtuallog_simulation.checks.cluster.node_state import check_nodes
 from virtuallog_simulation.checks.cluster.paxos_store_watch import PaxosWatch
+from virtuallog_simulation.checks.cluster.raft_watch import RaftWatch
 from virtuallog_simulation.checks.history.chain import CHAIN_CHECKS
 from virtuallog_simulation.checks.history.log import LOG_CHECKS
 from virtuallog_simulation.checks.history.loglet import LOGLET_CHECKS
@@ -38,6 +42,7 @@ from virtuallog_simulation.checks.history.readers import followers_reach_the_tai
 from virtuallog_simulation.faults.nemesis import LOST_MAX, FaultPlan, Nemesis
 from virtuallog_simulation.faults.processes import LOST_DATABASE, LOST_STORE
 from virtuallog_simulation.scenarios.cluster.liveness import HurtNodes, demand_progress
+from virtuallog_simulation.scenarios.raft.replica_group import raft
 from virtuallog_simulation.workload import driver
 from virtuallog_simulation.workload.actor import WorkloadContext
 from virtuallog_simulation.workload.plan import WorkloadPlan
@@ -62,6 +67,7 @@ NATIVE_ONLY: Final = 0.5
 """Share of the seeds in which all loglets are native; in the others some are on an external
 service."""
 PAXOS: Final = "paxos"
+RAFT: Final = "raft"
 SIMULATED: Final = frozenset({"archive", "native", "paxos", "striped", "weak-seal", "zookeeper"})
 """Kinds that scenarios set up by themselves, on simulated services where they need some. Others run as they are installed."""
 SETTINGS: Final = VirtualLogSettings(
@@ -120,9 +126,11 @@ async def tell(
     nemesis = Nemesis(world, cluster.machines, FaultPlan.draw(source, without=without))
     plan = WorkloadPlan.draw(world.random("workload")).lighter(share).narrowed(world.options)
     service.start(cluster.nodes)
-    replicas = PaxosWatch(world)
+    replicas, rafts = PaxosWatch(world), RaftWatch(world, cluster.machines, partial(_raft_services, cluster))
     if PAXOS in on_nodes:
         replicas.start()
+    if RAFT in on_nodes:
+        rafts.start()
     draw_origin(world, cluster)
     cluster.start()
     if not await _is_ready(cluster):
@@ -145,7 +153,13 @@ async def tell(
     world.check(*LOG_CHECKS, *LOGLET_CHECKS, *CHAIN_CHECKS, hot_copies_are_kept)
     archives.look(world.history)
     replicas.judge()
+    rafts.look()
     await check_nodes(cluster, watch)
+
+
+def _raft_services(cluster: Cluster) -> Mapping[NodeId, RaftService | None]:
+    providers = {node: served.get(RAFT) for node, served in cluster.served.items()}
+    return {node: each.replicas for node, each in providers.items() if isinstance(each, RaftProvider)}
 
 
 def _stage(cluster: Cluster, plan: WorkloadPlan, nursery: trio.Nursery, service: ExternalServices) -> WorkloadContext:
@@ -179,8 +193,8 @@ def left(kinds: tuple[ProviderMaker, ...], options: Options) -> tuple[ProviderMa
     if options.loglets is None:
         return kinds
     makers = {make().kind: make for make in kinds}
-    installed = [kind for kind in options.loglets if kind not in SIMULATED]
-    makers |= {kind: loglet_maker(kind) for kind in installed}
+    installed = [kind for kind in options.loglets if kind not in {*SIMULATED, *makers}]
+    makers |= {kind: raft if kind == RAFT else loglet_maker(kind) for kind in installed}
     return tuple(makers[kind] for kind in options.loglets if kind in makers) or (native,)
 
 

@@ -9,8 +9,9 @@ from typing import Final, TypeAlias
 import attrs
 import trio
 
+from virtuallog.contract.batch import Batch, SessionId
 from virtuallog.contract.chain import SegmentId
-from virtuallog.contract.errors import RetryableError, VirtualLogError
+from virtuallog.contract.errors import RetryableError, SealedError, VirtualLogError
 from virtuallog.contract.loglet import Loglet
 from virtuallog.contract.ports import Environment
 from virtuallog.contract.types import NodeId
@@ -51,6 +52,19 @@ class LogletRace:
             message = f"not sealed and read within {within_seconds:g} s after the faults stopped"
             self.world.violations.append(Violation("progress", message, (len(self.world.history.events) - 1,)))
 
+    async def demand_append(self, within_seconds: float) -> bool:
+        """Demand an append by a client that knows nothing; a sealed loglet only has to refuse it as sealed. Returns False if
+        that took longer."""
+        world, began = self.world, self.world.now()
+        with trio.move_on_after(within_seconds) as limit:
+            async with world.client(NodeId(2001)) as environment:
+                await _append(self._recorded(environment, "judge"))
+        world.demanded("append", world.now() - began)
+        if limit.cancelled_caught:
+            message = f"no append within {within_seconds:g} s after the faults stopped"
+            world.violations.append(Violation("progress", message, (len(world.history.events) - 1,)))
+        return not limit.cancelled_caught
+
     async def read_all(self) -> bool:
         """Seal the loglet and read all below its stop, as a client that knows nothing; whether that worked."""
         async with self.world.client(NodeId(2000)) as environment:
@@ -74,6 +88,19 @@ class LogletRace:
 
     def _recorded(self, environment: Environment, who: str) -> Loglet:
         return RecordedLoglet(self.open_loglet(environment), self.world.history, self.segment, who)
+
+
+async def _append(loglet: Loglet) -> None:
+    batch = Batch.build(SessionId(b"demanded by all."), 0, [b"entry"])
+    while True:
+        try:
+            await loglet.append(batch, opens=True)
+        except RetryableError:
+            await trio.sleep(0.1)
+            continue
+        except SealedError:
+            pass
+        return
 
 
 async def run(world: World, cast: RaceClients, open_loglet: OpenLoglet) -> None:

@@ -44,11 +44,13 @@ from virtuallog_simulation.scenarios.cluster.disk_loss import cut
 from virtuallog_simulation.scenarios.loglet.native import provider
 from virtuallog_simulation.scenarios.operators.final_checks import get, read_all
 from virtuallog_simulation.scenarios.operators.operator import OperatorsContext, check_replaced
+from virtuallog_simulation.scenarios.raft.replica_group import raft
 from virtuallog_simulation.workload.actor import Actor, WorkloadContext, attempt
 from virtuallog_simulation.workload.plan import WorkloadPlan
-from virtuallog_simulation.world.cluster import Client, Cluster, ClusterPlan
+from virtuallog_simulation.world.cluster import Client, Cluster, ClusterPlan, ProviderMaker
 from virtuallog_simulation.world.machine import Machine
 from virtuallog_simulation.world.scenario import Scenario
+from virtuallog_simulation.world.stop_reasons import REPLACEMENT_ASKED
 from virtuallog_simulation.world.transport import CALLS
 from virtuallog_simulation.world.world import World
 
@@ -60,6 +62,13 @@ FINISH_SECONDS: Final = 40.0
 SETTLE_SECONDS: Final = 1.0
 _OPERATOR, _OTHER, _READER = NodeId(2001), NodeId(2002), NodeId(2021)
 _KINDS: Final = ("native", "native", "striped", "paxos")
+RAFT: Final = "raft"
+_MAKERS: Final[Mapping[str, tuple[ProviderMaker, ...]]] = {
+    "native": (provider,),
+    "striped": (provider, StripedProvider),
+    "paxos": (provider, PaxosProvider),
+    RAFT: (provider, raft),
+}
 
 
 @attrs.frozen(eq=False)
@@ -96,12 +105,12 @@ class ReplacementRoles:
         return self.scene.cluster.machines[node]
 
 
-async def _story(world: World) -> None:
+async def _story(world: World, of: str = "") -> None:
     world.options = attrs.evolve(world.options, transport=CALLS)
     source = world.random("plan")
-    kind = source.choice(_KINDS)
+    kind = of or source.choice(_KINDS)
     nodes = 7 if kind == "striped" else 5
-    kinds = {"native": (provider,), "striped": (provider, StripedProvider), "paxos": (provider, PaxosProvider)}[kind]
+    kinds = _MAKERS[kind]
     plan = ClusterPlan(nodes=nodes, members=nodes, kinds=kinds)
     cluster = Cluster(world, plan, healing=source.choice((DEFAULT, OFF, OFF)))
     cluster.start()
@@ -156,6 +165,7 @@ async def _extend(actor: Actor, kind: str, groups: Sequence[Sequence[NodeId]], o
         "native": {"servers": spelled[0], "sequencer": str(orders[0])},
         "striped": {"groups": ";".join(spelled), "sequencers": ",".join(map(str, orders))},
         "paxos": {"servers": spelled[0], "coordinator": str(orders[0])},
+        RAFT: {"servers": spelled[0], "leader": str(orders[0])},
     }[kind]
     asked = ExtendChange(kind, " ".join(f"{name}={value}" for name, value in settings.items()))
     await attempt(actor.change(asked, actor.client.log.reconfig_extend(kind, settings)))
@@ -217,6 +227,7 @@ async def _replace(cast: ReplacementRoles, client: Client, node: NodeId, via: No
     if lost:
         machine.wipe()
         cast.to_complete.append(node)
+    machine.counts[REPLACEMENT_ASKED] += 1
     answer = await _ask(client, via, ReplaceNode(node=node, store_id=cast.stores[node]))
     if not isinstance(answer, Progress) or not answer.waits:
         scene.did("refuse a replacement")
@@ -354,5 +365,11 @@ REPLACED: Final = Scenario(
     name="replaced",
     about="servers of one segment are replaced in a row or at once, while another one has a hole or recovers",
     story=_story,
+    limit_seconds=300.0,
+)
+RAFT_REPLACED: Final = Scenario(
+    name="raft-replaced",
+    about="the same with raft loglets: replicas are replaced while another one lags",
+    story=partial(_story, of=RAFT),
     limit_seconds=300.0,
 )

@@ -16,13 +16,10 @@ from typing import Final
 import attrs
 import trio
 
-from virtuallog.contract.batch import Batch, SessionId
-from virtuallog.contract.errors import RetryableError, SealedError, VirtualLogError
+from virtuallog.contract.errors import VirtualLogError
 from virtuallog.contract.loglet import Loglet
-from virtuallog.contract.ports import Environment
 from virtuallog.contract.types import NodeId
 from virtuallog.testing.checker.recorders import RecordedLoglet
-from virtuallog.testing.checker.violation import Violation
 from virtuallog_loglets.paxos.config import decode_untrusted
 from virtuallog_loglets.paxos.messages import PaxosSettle
 from virtuallog_loglets.paxos.provider import PaxosProvider
@@ -36,7 +33,6 @@ CALM_SECONDS: Final = 60.0
 APPEND_SECONDS: Final = 20.0
 """Seconds after the faults within which a replica must lead: several elections, each with its
 pauses, one after the other."""
-_JUDGE: Final = NodeId(2001)
 _AGITATOR: Final = NodeId(2002)
 _FIRST_CLIENT: Final = 3000
 
@@ -113,41 +109,12 @@ class PaxosEnsemble:
 
     async def finish(self) -> None:
         """Demand what must be possible now that a majority is well, then check everything."""
-        if await self._demand_append():
+        if await self.race.demand_append(APPEND_SECONDS):
             await self.race.demand_seal(CALM_SECONDS)
         self.world.check(*LOGLET_CHECKS)
         self.watch.judge()
-
-    async def _demand_append(self) -> bool:
-        """Demand an append by a client that knows nothing; a sealed loglet only has to refuse it as
-        sealed."""
-        world, began = self.world, self.world.now()
-        with trio.move_on_after(APPEND_SECONDS) as limit:
-            async with world.client(_JUDGE) as environment:
-                await _append(self._recorded(environment, "judge"))
-        world.demanded("append", world.now() - began)
-        if limit.cancelled_caught:
-            message = f"no append within {APPEND_SECONDS:g} s after the faults stopped"
-            world.violations.append(Violation("progress", message, (len(world.history.events) - 1,)))
-        return not limit.cancelled_caught
-
-    def _recorded(self, environment: Environment, who: str) -> Loglet:
-        return RecordedLoglet(self.served.open(SEGMENT, environment), self.world.history, SEGMENT, who)
 
 
 def pin(story: PaxosEnsemble, client: NodeId, *replicas: NodeId) -> None:
     """Make the client reach these replicas only; all others do not answer it."""
     story.cut(client, [node for node in story.nodes if node not in replicas])
-
-
-async def _append(loglet: Loglet) -> None:
-    batch = Batch.build(SessionId(b"demanded by all."), 0, [b"entry"])
-    while True:
-        try:
-            await loglet.append(batch, opens=True)
-        except RetryableError:
-            await trio.sleep(0.1)
-            continue
-        except SealedError:
-            pass
-        return

@@ -1,0 +1,1 @@
+"""The MetaStore as a system to explore."""

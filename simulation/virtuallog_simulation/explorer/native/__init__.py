@@ -1,0 +1,1 @@
+"""The native loglet as a system to explore."""

@@ -1,0 +1,1 @@
+"""The Paxos log as a system to explore."""

@@ -1,0 +1,1 @@
+"""Raft replicas as a system to explore."""
