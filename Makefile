@@ -9,11 +9,13 @@
 #   make fix      lets ruff fix what it can
 #   make sim      soaks the simulator over many seeds, with a summary; `make sim SEED=7` replays one, `SEEDS=1..99`
 #                 or `MINUTES=30` say how many, `SCENARIO=all` which story, ARGUMENTS="--faults crash" any other option
+#   make explore  every state of the pure cores within bounds, the large configurations too; some half an hour, half a GB; MINUTES=2 for
+#                 each, CONFIGURATIONS="raft-fig8 metastore-*" for some
 #   make hostile  a million mutated frames and every flood against three nodes, then ZooKeeper's ports; FRAMES=100000 for fewer
 #   make bench    measures appends on three local processes
 #   make paxos    the paxos loglet beside the native one and PySyncObj, then kills of its coordinator, ten minutes; tables go to OUT
 #   make swaps    every kind of loglet swapped for every other (with ZooKeeper, if Debian's is here), the Delos experiment, stripes
-#                 and a model of many; twelve minutes; tables and pictures go to OUT, `make swaps FILL=1` puts them into docs/
+#                 and a model of many; a quarter of an hour; tables and pictures go to OUT, `make swaps FILL=1` puts them into docs/
 #   make zookeeper  the database beside ZooKeeper; six minutes; FILL=1 as above
 #   make rate     latencies of writes that are due at 2,000 and 10,000 a second, beside etcd and ZooKeeper; 40 minutes; FILL=1 as above
 #   make kazoo    kazoo's own test suite against three servers of the database (needs kazoo_suite.py, in PEERS); some ten minutes;
@@ -43,7 +45,7 @@ SEEDS ?= $(if $(MINUTES),,1..2000)
 SCENARIO ?= cluster
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs quick test long verify fix sim hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zookeeper rate zelos spark spark-bench spark-compact spark-stream setup
+.PHONY: help demo docs quick test long verify fix sim explore hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zookeeper rate zelos spark spark-bench spark-compact spark-stream setup
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -95,6 +97,9 @@ sim: setup
 	$(BIN)/virtuallog simulate --scenario $(SCENARIO) \
 	    $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS)) $(if $(MINUTES),--minutes $(MINUTES))) $(ARGUMENTS)
 
+explore: setup
+	$(BIN)/virtuallog explore $(or $(CONFIGURATIONS),--all) $(if $(MINUTES),--minutes $(MINUTES))
+
 hostile: setup
 	$(BIN)/python -m tests.hostile --frames $(FRAMES)
 
@@ -117,7 +122,7 @@ spark: setup
 
 SWAPS ?= 20
 swaps: setup | $(OUT)
-	$(BIN)/virtuallog bench reconfigure --swaps $(SWAPS) --picture $(OUT)/swaps.png --page $(OUT)/swaps.html --markdown > $(OUT)/swaps.md
+	$(BIN)/virtuallog bench reconfigure --swaps $(SWAPS) --window 0.15 --picture $(OUT)/swaps.png --page $(OUT)/swaps.html --markdown > $(OUT)/swaps.md
 	$(BIN)/python -m virtuallog_lab.experiments.swaps.delos --picture $(OUT)/delos.png --markdown > $(OUT)/delos.md
 	$(BIN)/python -m virtuallog_lab.experiments.appends.append --loglet striped --outstanding 256 --rounds 3 > $(OUT)/append-striped.md
 	$(BIN)/python -m virtuallog_lab.experiments.stripes --picture $(OUT)/stripes.png --markdown > $(OUT)/stripes.md

@@ -27,7 +27,7 @@ def test_the_tour_goes_over_every_kind_of_our_own() -> None:
     """The tour visits every kind, and log servers without other roles; never the same twice in a row."""
     stops = tour(())
 
-    assert {stop.kind for stop in stops} == {"native", "paxos", "striped"}
+    assert {stop.kind for stop in stops} == {"native", "paxos", "raft", "striped"}
     assert any(stop.settings.get("servers") == "4,5,6" for stop in stops)
     assert all((one.kind, one.settings) != (other.kind, other.settings) for one, other in pairwise(stops))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -18,6 +19,7 @@ from virtuallog_lab.bench.gaps import Swap, find_gaps
 from virtuallog_lab.bench.steps import PHASES, split_into_phases
 from virtuallog_lab.experiments.failover import report as blow_report
 from virtuallog_lab.experiments.failover.faults import InjectedFault, recovery_seconds
+from virtuallog_lab.experiments.failover.kinds import compare
 from virtuallog_lab.experiments.failover.report import draw as draw_blows
 from virtuallog_lab.experiments.swaps.swap_report import draw
 from virtuallog_lab.harness.machine import Machine
@@ -143,6 +145,24 @@ def test_what_does_not_come_back_and_who_falls_are_problems() -> None:
         "stop at 1.0 s: appends did not resume by themselves",
         "stop at 1.0 s: node 3 has ended, though it was not killed",
     ]
+
+
+def test_kinds_are_compared_fault_by_fault() -> None:
+    """The node that orders has another name in each kind; a problem says of which kind it is."""
+
+    def found(orderer: str, ms: float, problems: list[str]) -> dict[str, Any]:
+        blow = {"times": 2, "p50_ms": ms, "p90_ms": 2 * ms, "p99_ms": 3 * ms, "max_ms": 3 * ms}
+        return {"blows": {orderer: blow, "stop": blow}, "acknowledged": 1000, "unknown": 1, "problems": problems}
+
+    report = compare(MACHINE, {"native": [found("sequencer", 1.0, [])], "raft": [found("leader", 1000.0, ["lost: 7"])]})
+
+    assert report.tables[0].columns == ["", "times each", "native", "raft"]
+    assert report.tables[0].rows == [
+        ["kill -9", "2", "1 / 2 / 3", "1,000 / 2,000 / 3,000"],
+        ["stop", "2", "1 / 2 / 3", "1,000 / 2,000 / 3,000"],
+    ]
+    assert report.problems == ["raft: lost: 7"]
+    assert report.verdict.startswith("2,000 entries acknowledged, 2 unknown")
 
 
 def test_figures_are_told_with_their_spread() -> None:

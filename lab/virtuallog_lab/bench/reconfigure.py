@@ -33,8 +33,8 @@ from virtuallog_lab.harness.trial import OBSERVED, TrialLoad, run_trial, tempora
 PlaceT = TypeVar("PlaceT")
 
 
-ROUNDS_MAX: Final = 5
-"""Most rounds on one cluster: with five targets 130 segments, whose register is some 20 KB."""
+ROUNDS_MAX: Final = 4
+"""Most rounds on one cluster: with six targets 150 segments, whose register is some 25 KB."""
 
 
 @attrs.frozen(kw_only=True)

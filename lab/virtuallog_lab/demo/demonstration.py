@@ -268,6 +268,7 @@ def tour(ordering: Collection[NodeId]) -> list[Stop]:
     stops = [
         Stop("native", {**whole, "sequencer": str(first)}, f"native, sequencer on node {first}"),
         Stop("paxos", whole, "paxos"),
+        Stop("raft", whole, "raft"),
         Stop("striped", {**whole, "stripes": "2"}, "striped, two native loglets side by side"),
         Stop("native", {"servers": "4,5,6", "sequencer": "1"}, "native, entries on log servers of their own"),
         Stop("native", {**whole, "sequencer": str(VICTIM)}, f"native, sequencer on node {VICTIM}"),

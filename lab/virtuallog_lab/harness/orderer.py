@@ -11,11 +11,13 @@ from virtuallog.contract.ports import Services
 from virtuallog.contract.provider import replicated
 from virtuallog.contract.types import NodeId
 from virtuallog.plugins import loglet_providers
-from virtuallog_loglets.paxos import wire
-from virtuallog_loglets.paxos.messages import NOWHERE, GetStanding
+from virtuallog_loglets.paxos import wire as paxos_wire
+from virtuallog_loglets.paxos.messages import GetStanding
+from virtuallog_loglets.raft import wire as raft_wire
+from virtuallog_loglets.raft.messages import RaftGetStanding
 
 ANSWER_SECONDS: Final = 2.0
-ASKED: Final = (wire.REPLICA,)
+ASKED: Final = (paxos_wire.REPLICA, raft_wire.REPLICA)
 """Interfaces that `services` must support."""
 
 
@@ -32,9 +34,16 @@ async def find_orderer(services: Services, segment: Segment) -> NodeId:
         return placement.sequencers[0].node
     for server in placement.servers:
         try:
-            standing = await services.call(server, GetStanding(segment=segment.id), ANSWER_SECONDS)
+            orderer = await _ask(services, server, segment)
         except UnavailableError:
             continue
-        if standing.coordinator != NOWHERE:
-            return standing.coordinator
+        if orderer in placement.servers:
+            return orderer
     raise UnavailableError(f"no server knows which one orders segment {segment.id}")
+
+
+async def _ask(services: Services, server: NodeId, segment: Segment) -> NodeId:
+    """The node that orders, as far as a server knows; not one of the servers if it knows none."""
+    if segment.kind == "raft":
+        return (await services.call(server, RaftGetStanding(segment=segment.id), ANSWER_SECONDS)).leader
+    return (await services.call(server, GetStanding(segment=segment.id), ANSWER_SECONDS)).coordinator

@@ -27,6 +27,7 @@ _MODULES: Final = {
     "node": ("node",),
     "nodes": ("up", "serve", "status"),
     "paxos_log": ("paxos-log",),
+    "raft_log": ("raft-log",),
     "read": ("read", "tail", "trim"),
 }
 """Module of `virtuallog_server.cli.commands` -> the commands in it."""

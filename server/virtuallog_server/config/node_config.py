@@ -59,7 +59,7 @@ class NodeConfig:
 
     roles: tuple[str, ...] = ROLES
     """Roles that loglets may use: `sequencer` (orders appends), `log-server` (stores entries), `replica` (of paxos
-    loglets; implied by having both other roles). A node whose only role is `log-server` is a disaggregated log server.
+    and raft loglets; implied by having both other roles). A node whose only role is `log-server` is a disaggregated log server.
     """
 
     loglet: str = "native"

@@ -11,7 +11,7 @@ moved away. Founded anew it would vote twice, or pass an empty copy off as whole
 directory without its identity.
 
 A directory of a former version has no marks. The stores that exist are marked before any role opens. Any other one may have
-been lost.
+been lost, unless no program of that version had it.
 
 Some roles need no refusal: in their protocol they learn from others what a lost store has known, before they say anything.
 They get to know that it was lost (`NodeEnvironment.is_lost`), also in a process that finds an empty store which the former
@@ -43,6 +43,8 @@ RECOVERING: Final = frozenset({(VALUES, "paxos"), (REPLICAS, "database")})
 """Stores that other nodes restore. A replica of a paxos loglet recovers from a majority before it votes (docs/internals/protocols/paxos.md,
 "Recovery"); a replica of a database installs a snapshot of another one. Any other lost store is lost with its directory.
 """
+MARKED_FROM_THE_START: Final = frozenset({(FILES, "raft")})
+"""Stores of roles that came after the marks: a directory without marks has never had them."""
 _IN_STORE: Final = "founded"
 """A file in each folder of files, which is otherwise empty until its role writes something."""
 
@@ -95,7 +97,8 @@ class Stores:
             return True
         if (kind, role) in self._present:
             return False
-        return _mark(kind, role) in self._marked or not self._is_complete
+        may_be_unmarked = not self._is_complete and (kind, role) not in MARKED_FROM_THE_START
+        return _mark(kind, role) in self._marked or may_be_unmarked
 
     async def check(self, kind: str, role: str) -> None:
         """Check a store before it is opened, as opening creates a missing one.

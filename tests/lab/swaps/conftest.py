@@ -1,4 +1,4 @@
-"""The five ways to continue a log, with a real ZooKeeper for the one that needs it."""
+"""The six ways to continue a log, with a real ZooKeeper for the one that needs it."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ pytestmark = pytest.mark.processes
 
 CHAIN = (
     ("paxos", True), ("native", False), ("striped", True), ("zookeeper", True), ("paxos", False), ("zookeeper", False),
-    ("native", True), ("zookeeper", True), ("striped", False), ("disaggregated", True), ("striped", True), ("paxos", True),
-    ("zookeeper", True),
+    ("native", True), ("raft", True), ("striped", False), ("disaggregated", True), ("striped", True), ("paxos", True),
+    ("raft", False), ("zookeeper", True),
 )  # fmt: skip
 """Behind the first segment: on what the log goes on, and whether anything is appended there. The chain drops a segment that is
 closed where it starts, so ten stay."""

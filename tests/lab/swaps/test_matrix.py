@@ -25,7 +25,7 @@ APART_SECONDS = 0.004
 
 @pytest.mark.long
 async def test_each_kind_is_swapped_for_each_under_load(targets: list[Target]) -> None:
-    """All 25 ordered pairs; appends go on after each, and everything is in the log once, in order."""
+    """All 36 ordered pairs; appends go on after each, and everything is in the log once, in order."""
     outcome = await run(SwapMatrixPlan(targets=targets, swaps=1, load=LOAD, window_seconds=0.05), Machine.look())
 
     assert outcome.report.problems == []

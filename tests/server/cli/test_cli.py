@@ -68,7 +68,7 @@ def test_reconfigure_tells_what_can_be_set() -> None:
             assert f"  {name}=" in output
 
 
-@pytest.mark.parametrize("kind", ["native", "paxos", "striped", "zookeeper"])
+@pytest.mark.parametrize("kind", ["native", "paxos", "raft", "striped", "zookeeper"])
 def test_a_kind_takes_the_settings_that_it_tells(kind: str) -> None:
     """It objects to the value. An unknown name is refused, with the names that the kind knows."""
     provider = loglet_providers()[kind]

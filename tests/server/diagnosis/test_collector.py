@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import attrs
+import pytest
 import trio
 
 from tests.server.diagnosis.evidence_samples import about, the
-from tests.simulation.world.stage import in_cluster, native
+from tests.simulation.world.stage import WAL, in_cluster, native
 from virtuallog.contract.caller_roles import Role
 from virtuallog.contract.errors import VirtualLogError
 from virtuallog.contract.loglet import Loglet
@@ -18,6 +19,8 @@ from virtuallog.plugins import all_interfaces
 from virtuallog.testing.sim.key_values import HEADROOM_BYTES
 from virtuallog_database.control.wire import DATABASE
 from virtuallog_loglets.paxos.provider import PaxosProvider as PaxosLoglets
+from virtuallog_loglets.raft import RaftProvider
+from virtuallog_loglets.raft.config import RaftLimits
 from virtuallog_metastore import PaxosProvider
 from virtuallog_server.diagnosis.collector import gather
 from virtuallog_server.diagnosis.core.conclusions import conclude
@@ -27,7 +30,12 @@ from virtuallog_simulation.world.cluster import Client, Cluster
 
 sleep = trio.sleep  # noqa: TID251 -- simulated time
 
-KINDS = (native, PaxosLoglets)
+
+def raft() -> RaftProvider:
+    return RaftProvider(WAL, RaftLimits(record_bytes=8 << 10, message_bytes=16 << 10, piece_bytes=16 << 10))
+
+
+KINDS = (native, PaxosLoglets, raft)
 
 
 @attrs.define
@@ -117,13 +125,16 @@ def test_whoever_is_cut_off_is_named() -> None:
     in_cluster(3, story, kinds=KINDS)
 
 
-def test_a_log_of_replicas_and_a_closed_segment() -> None:
-    """After a swap the open loglet says who leads; a trim is seen across both kinds."""
+@pytest.mark.parametrize(
+    ("kind", "after"), [("paxos", "another replica stands for election"), ("raft", "is short of node")]
+)
+def test_a_log_of_replicas_and_a_closed_segment(kind: str, after: str) -> None:
+    """After a swap the open loglet says who leads; a trim is seen across both kinds. Raft has elected another leader before all are asked."""
 
     async def story(cluster: Cluster, client: Client) -> None:
         log = client.log
         await log.append_many([b"one", b"two", b"three"])
-        await log.reconfig_extend("paxos", {})
+        await log.reconfig_extend(kind, {})
         place = await log.append(b"four")
         await log.prefix_trim(LogPosition(2))
         await sleep(1.0)
@@ -134,9 +145,10 @@ def test_a_log_of_replicas_and_a_closed_segment() -> None:
         tail = the(about(found, Topic.TAIL), "the tail is")
         assert int(tail.statement.split()[-1]) > place
         leader = found.segments[-1].together["leads"]
-        assert f"node {leader} leads" in the(about(found, Topic.APPEND), "appends are taken by a paxos").statement
+        assert f"node {leader} leads" in the(about(found, Topic.APPEND), f"appends are taken by a {kind}").statement
         cluster.machines[leader].crash()
-        assert "stands for election" in the(about(await explained(cluster, client), Topic.APPEND), "which leads").next
+        findings = about(await explained(cluster, client), Topic.APPEND)
+        assert any(after in f"{finding.statement}; {finding.next}" for finding in findings)
 
     in_cluster(3, story, kinds=KINDS)
 
@@ -155,7 +167,8 @@ def test_a_closed_log_waits_for_nobody() -> None:
     in_cluster(3, story, kinds=KINDS)
 
 
-def test_full_disks_are_told_by_those_who_have_them() -> None:
+@pytest.mark.parametrize("kind", ["paxos", "raft"])
+def test_full_disks_are_told_by_those_who_have_them(kind: str) -> None:
     """One log server of three has no room for another file, nor has its store of replicas: others go on, and it is named."""
 
     async def story(cluster: Cluster, client: Client) -> None:
@@ -167,9 +180,11 @@ def test_full_disks_are_told_by_those_who_have_them() -> None:
             await client.log.append(bytes(20_000))
         native_full = the(about(await explained(cluster, client), Topic.APPEND), "the disk is full")
         assert (native_full.weight, native_full.statement[:6]) == (Severity.WEAK, f"node {full}")
-        await client.log.reconfig_extend("paxos", {})
-        paxos_full = the(about(await explained(cluster, client), Topic.APPEND), "the disk is full")
-        assert (paxos_full.weight, paxos_full.statement[:6]) == (Severity.WEAK, f"node {full}")
+        await client.log.reconfig_extend(kind, {})
+        for _ in range(20):
+            await client.log.append(bytes(20_000))
+        replica_full = the(about(await explained(cluster, client), Topic.APPEND), "the disk is full")
+        assert (replica_full.weight, replica_full.statement[:6]) == (Severity.WEAK, f"node {full}")
         cluster.machines[full].faults.free_bytes = None
         await sleep(2.0)
         assert all_well(conclude(await explained(cluster, client)))

@@ -1,10 +1,11 @@
-"""Healing of segments that are striped over native loglets, on the nodes of a simulated cluster."""
+"""Healing of segments that are striped over native loglets or over raft ones, on the nodes of a simulated cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
+import pytest
 import trio
 
 from tests.simulation.world.stage import WAL
@@ -15,6 +16,7 @@ from virtuallog.contract.placement import Placement
 from virtuallog.contract.provider import compose
 from virtuallog.contract.types import LogPosition, NodeId, PlacedBatch
 from virtuallog_loglets.native import NativeProvider
+from virtuallog_loglets.raft import RaftProvider
 from virtuallog_loglets.striped import StripedProvider
 from virtuallog_simulation.world import scheduler
 from virtuallog_simulation.world.cluster import Client, Cluster, ClusterPlan
@@ -22,6 +24,7 @@ from virtuallog_simulation.world.world import open_world
 
 Story = Callable[[Cluster, Client], Awaitable[None]]
 ENTRIES = [b"%d" % number for number in range(12)]
+EACH_KIND = pytest.mark.parametrize("of", ["native", "raft"])
 ROTATING, SHARDED = {"stripes": "3", "servers": "1,2,3"}, {"groups": "1,2,3;4,5,6"}
 
 
@@ -29,10 +32,14 @@ def native() -> NativeProvider:
     return NativeProvider(WAL)
 
 
+def raft() -> RaftProvider:
+    return RaftProvider(WAL)
+
+
 def in_cluster(nodes: int, story: Story) -> None:
     async def told() -> None:
         async with open_world(1) as world:
-            cluster = Cluster(world, ClusterPlan(nodes=nodes, members=3, kinds=(native, StripedProvider)))
+            cluster = Cluster(world, ClusterPlan(nodes=nodes, members=3, kinds=(native, raft, StripedProvider)))
             cluster.start()
             await cluster.wait_ready()
             async with cluster.client("client") as client:
@@ -48,7 +55,7 @@ async def passes(seconds: float) -> None:
 
 def placement(segment: Segment) -> Placement:
     striped = StripedProvider()
-    compose({"striped": striped, "native": native()})
+    compose({"striped": striped, "native": native(), "raft": raft()})
     return striped.placement(segment.config)
 
 
@@ -120,11 +127,12 @@ def test_a_node_that_orders_one_stripe_dies_and_appends_go_on() -> None:
     in_cluster(5, story)
 
 
-def test_a_dead_server_of_an_open_striped_segment_is_replaced_by_a_spare_node() -> None:
+@EACH_KIND
+def test_a_dead_server_of_an_open_striped_segment_is_replaced_by_a_spare_node(of: str) -> None:
     """After a while; in its place in each stripe."""
 
     async def story(cluster: Cluster, client: Client) -> None:
-        segment = await filled(client, {**ROTATING, "sequencers": "1,2"})
+        segment = await filled(client, {**ROTATING, "sequencers": "1,2", "of": of})
         cluster.machines[NodeId(3)].crash()
         await passes(30)
 
@@ -137,11 +145,12 @@ def test_a_dead_server_of_an_open_striped_segment_is_replaced_by_a_spare_node() 
     in_cluster(5, story)
 
 
-def test_copies_of_every_stripe_are_made_again_elsewhere() -> None:
+@EACH_KIND
+def test_copies_of_every_stripe_are_made_again_elsewhere(of: str) -> None:
     """A node with a stripe of a closed segment is gone for good. What is left is readable without the others of its group."""
 
     async def story(cluster: Cluster, client: Client) -> None:
-        segment = await closed(client, SHARDED)
+        segment = await closed(client, {**SHARDED, "of": of})
         cluster.machines[NodeId(5)].crash()
         await passes(60)
 
@@ -153,12 +162,13 @@ def test_copies_of_every_stripe_are_made_again_elsewhere() -> None:
     in_cluster(7, story)
 
 
-def test_a_node_that_orders_and_stores_stripes_is_drained() -> None:
+@EACH_KIND
+def test_a_node_that_orders_and_stores_stripes_is_drained(of: str) -> None:
     """The open segment continues elsewhere, closed ones move, stripe by stripe."""
 
     async def story(cluster: Cluster, client: Client) -> None:
-        first = await closed(client, ROTATING)
-        second = await filled(client, ROTATING)
+        first = await closed(client, {**ROTATING, "of": of})
+        second = await filled(client, {**ROTATING, "of": of})
         services = client.log.view.environment.services
         for _ in range(60):
             with suppress(RetryableError):
@@ -179,11 +189,12 @@ def test_a_node_that_orders_and_stores_stripes_is_drained() -> None:
     in_cluster(5, story)
 
 
-def test_a_new_disk_gets_its_part_of_every_stripe() -> None:
+@EACH_KIND
+def test_a_new_disk_gets_its_part_of_every_stripe(of: str) -> None:
     """Node 2 comes back empty in place of itself: one put for all stripes, so none may be left out."""
 
     async def story(cluster: Cluster, client: Client) -> None:
-        segment = await closed(client, ROTATING)
+        segment = await closed(client, {**ROTATING, "of": of})
         register, machine = await client.log.view.refresh(), cluster.machines[NodeId(2)]
         machine.crash()
         machine.wipe()

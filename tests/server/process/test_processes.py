@@ -145,6 +145,9 @@ BAD_INPUT: list[tuple[list[str], int, str]] = [
     (["reconfigure", "--to", "native", "--set", "colour=red"], 1, "colour: unknown; a native loglet has "),
     (["reconfigure", "--to", "native", "--set", "sequencer=9"], 1, "sequencer: there is no node 9"),
     (["reconfigure", "--to", "native", "--set", "servers=1,2"], 1, "servers: needs an odd number of different nodes"),
+    (["reconfigure", "--to", "raft", "--set", "servers=1,2,9"], 1, "servers: there is no node 9"),
+    (["reconfigure", "--to", "raft", "--set", "leaders=1"], 1, "leaders: unknown; a raft loglet has "),
+    (["reconfigure", "--to", "raft", "--set", "leader=9"], 1, "leader: "),
 ]
 
 

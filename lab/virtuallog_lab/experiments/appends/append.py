@@ -38,6 +38,7 @@ from virtuallog_lab.experiments.appends.samples import (
     OWN,
     PAXOS_SYSTEMS,
     PYSYNCOBJ,
+    RAFT_SYSTEMS,
     STRIPED_SYSTEMS,
     SYSTEMS,
     AppendSample,
@@ -51,9 +52,9 @@ from virtuallog_server.process import log_output
 
 Measure: TypeAlias = Callable[[int, int, float], Awaitable[AppendSample]]
 """Given how many appends are outstanding, the bytes of an entry, and for how many seconds."""
-COMPARED: Final = {"native": NATIVE_SYSTEMS, "paxos": PAXOS_SYSTEMS, "striped": STRIPED_SYSTEMS}
-FIGURES: Final = {"native": "{}.svg", "paxos": "{}-paxos.svg", "striped": "{}-striped.svg"}
-SESSIONS: Final = {"native": 1, "paxos": 1, "striped": 8}
+COMPARED: Final = {"native": NATIVE_SYSTEMS, "paxos": PAXOS_SYSTEMS, "raft": RAFT_SYSTEMS, "striped": STRIPED_SYSTEMS}
+FIGURES: Final = {"native": "{}.svg", "paxos": "{}-paxos.svg", "raft": "{}-raft.svg", "striped": "{}-striped.svg"}
+SESSIONS: Final = {"native": 1, "paxos": 1, "raft": 1, "striped": 8}
 """A striped loglet keeps a session to one stripe, so it needs some to have several at work; native ones beside it get as many."""
 
 

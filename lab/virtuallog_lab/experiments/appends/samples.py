@@ -12,17 +12,23 @@ LOGLET: Final = "native loglet"
 VIRTUAL_LOG: Final = "VirtualLog"
 PAXOS_LOGLET: Final = "paxos loglet"
 PAXOS_LOG: Final = "VirtualLog on paxos"
+RAFT_LOGLET: Final = "raft loglet"
+RAFT_LOG: Final = "VirtualLog on raft"
 STRIPED_LOGLET: Final = "striped loglet"
 STRIPED_LOG: Final = "VirtualLog on striped"
 PYSYNCOBJ: Final = "PySyncObj, never syncs"
 NATIVE_SYSTEMS: Final = (FLOOR, LOGLET, VIRTUAL_LOG)
 PAXOS_SYSTEMS: Final = (LOGLET, PAXOS_LOGLET, VIRTUAL_LOG, PAXOS_LOG, PYSYNCOBJ)
+RAFT_SYSTEMS: Final = (LOGLET, PAXOS_LOGLET, RAFT_LOGLET, VIRTUAL_LOG, PAXOS_LOG, RAFT_LOG)
 STRIPED_SYSTEMS: Final = (LOGLET, STRIPED_LOGLET, VIRTUAL_LOG, STRIPED_LOG)
-SYSTEMS: Final = (FLOOR, LOGLET, PAXOS_LOGLET, STRIPED_LOGLET, VIRTUAL_LOG, PAXOS_LOG, STRIPED_LOG, PYSYNCOBJ)
+SYSTEMS: Final = (
+    FLOOR, LOGLET, PAXOS_LOGLET, RAFT_LOGLET, STRIPED_LOGLET, VIRTUAL_LOG, PAXOS_LOG, RAFT_LOG, STRIPED_LOG, PYSYNCOBJ,
+)  # fmt: skip
 """Systems in the order in which they are measured and shown."""
 OWN: Final = {
     "native": (LOGLET, VIRTUAL_LOG),
     "paxos": (PAXOS_LOGLET, PAXOS_LOG),
+    "raft": (RAFT_LOGLET, RAFT_LOG),
     "striped": (STRIPED_LOGLET, STRIPED_LOG),
 }
 """Systems by kind: the loglet by itself, and a log on it."""

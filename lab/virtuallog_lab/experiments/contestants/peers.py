@@ -28,7 +28,9 @@ from virtuallog_lab.harness.options import Form, form_options, whole_numbers
 from virtuallog_lab.harness.program import run_to_end
 from virtuallog_lab.harness.report import Report, Table, middle_and_ends, tell
 
-SYSTEMS = ("virtuallog", "etcd", "zookeeper", "PySyncObj")
+ON_LOGLETS = ("paxos", "raft")
+"""Kinds of loglets below a virtual log of its own, beside the native one."""
+SYSTEMS = ("virtuallog", *(f"virtuallog on {kind}" for kind in ON_LOGLETS), "etcd", "zookeeper", "PySyncObj")
 COUNT_OUTSTANDING, COUNT_SECONDS = 64, 2.0
 """Outstanding writes and seconds of the measurement in which syncs are counted."""
 
@@ -174,6 +176,7 @@ def main(
 
 def _choose(systems: Sequence[str], peers_dir: Path | None) -> list[Contestant]:
     known: list[Contestant] = [VirtualLogContestant()]
+    known += [VirtualLogContestant(f"virtuallog on {kind}", kind) for kind in ON_LOGLETS]
     if peers_dir is not None:
         known += debian_contestants(peers_dir.resolve())
     elif {"etcd", "zookeeper"} & set(systems):

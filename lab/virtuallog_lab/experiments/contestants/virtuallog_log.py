@@ -18,15 +18,16 @@ from virtuallog_server.local_cluster.supervisor import LocalCluster
 
 @attrs.frozen
 class VirtualLogContestant:
-    """A virtual log on a native loglet."""
+    """A virtual log on one loglet, of three servers."""
 
     name: str = "virtuallog"
+    loglet: str = "native"
     durability: str = "fdatasync of the entry on 2 of 3"
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[RunningContestant]:
         """A new cluster."""
-        async with temporary_cluster() as cluster, connect(cluster.file) as log:
+        async with temporary_cluster(loglet=self.loglet) as cluster, connect(cluster.file) as log:
             yield _RunningLog(cluster, log)
 
 

@@ -93,6 +93,7 @@ async def stop_orderer(trial: Trial, patience_seconds: float) -> InjectedFault:
 FAULT_INJECTORS: Final[Mapping[str, FaultInjector]] = {
     "sequencer": partial(kill_orderer, "sequencer"),
     "coordinator": partial(kill_orderer, "coordinator"),
+    "leader": partial(kill_orderer, "leader"),
     "blackout": kill_all,
     "stop": stop_orderer,
 }

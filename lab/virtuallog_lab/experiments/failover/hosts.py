@@ -7,6 +7,7 @@
     deaf    nothing that others send reaches it; what it sends arrives
     mute    nothing that it sends arrives; it hears all
     split   it and the other nodes do not reach each other; the client reaches all of them
+    stall   its disk takes no write; only with `--fault stall`, as each host then gets a file system of its own
 
 Each lasts `--hold` seconds, then is healed. There is no operator: the others must notice and
 continue elsewhere, the client must find that out, and the former sequencer, which lives and knows
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -37,6 +38,8 @@ from virtuallog_lab.experiments.failover.faults import (
     repaired_fault,
     wait_or_help,
 )
+from virtuallog_lab.experiments.failover.kill import ORDERERS
+from virtuallog_lab.experiments.failover.loop_disks import LoopDisks, open_loop_disks
 from virtuallog_lab.experiments.failover.network_namespaces import CLIENT, Network, open_network
 from virtuallog_lab.experiments.failover.report import draw, report
 from virtuallog_lab.harness.machine import Machine
@@ -56,6 +59,9 @@ CALM_SECONDS: Final = 2.0
 """Before each fault."""
 CLUSTER: Final = "hosts"
 """The name in the certificates."""
+
+STALL: Final = "stall"
+"""The fault of a disk."""
 
 Wire = Callable[[Network, str], None]
 """Does something to the network, for one host."""
@@ -92,23 +98,25 @@ FAULTS: Final[Mapping[str, tuple[Wire, Wire]]] = {
 
 
 async def _strike(
-    network: Network, hold_seconds: float, kind: str, trial: Trial, patience_seconds: float
-) -> InjectedFault:
+    make: Callable[[str], None], heal: Callable[[str], None], hold_seconds: float, kind: str, trial: Trial,
+    patience_seconds: float,
+) -> InjectedFault:  # fmt: skip
     """Inject a fault and hold it; appends must go on after a while. Then heal it."""
-    make, heal = FAULTS[kind]
     victim, at = str(await trial.orderer()), trial.workload.elapsed
-    make(network, victim)
+    make(victim)
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trial.clock.sleep, hold_seconds)
             by_itself = await wait_or_help(trial, patience_seconds)
     finally:
-        heal(network, victim)
+        heal(victim)
     return await repaired_fault(trial, kind, at, by_itself)
 
 
 @asynccontextmanager
-async def open_cluster(network: Network, folder: Path, authority: Authority) -> AsyncIterator[LocalCluster]:
+async def open_cluster(
+    network: Network, folder: Path, authority: Authority, loglet: str = "native", disks: LoopDisks | None = None
+) -> AsyncIterator[LocalCluster]:
     """A node on each host, which answer each other and an admin on this one.
 
     Raises:
@@ -118,7 +126,8 @@ async def open_cluster(network: Network, folder: Path, authority: Authority) -> 
     peers = tuple(NodeAddress(id=int(name), address=f"{network.address(name)}:{PORT}") for name in NODES)
     nodes = {}
     for name, peer in zip(NODES, peers, strict=True):
-        config = _configure(folder, authority, name, peer, peers)
+        data = folder / f"node-{name}" if disks is None else disks.folder(name)
+        config = _configure(data, authority, name, peer, peers, loglet)
         nodes[config.node] = LocalNode(config, (*network.within(name), *PROGRAM))
     cluster = LocalCluster(folder, nodes, SystemClock(), admin)
     try:
@@ -131,15 +140,16 @@ async def open_cluster(network: Network, folder: Path, authority: Authority) -> 
 
 
 def _configure(
-    folder: Path, authority: Authority, name: str, peer: NodeAddress, peers: tuple[NodeAddress, ...]
+    data: Path, authority: Authority, name: str, peer: NodeAddress, peers: tuple[NodeAddress, ...], loglet: str
 ) -> NodeConfig:
     """Made, and written where its node reads it."""
     config = NodeConfig(
         id=peer.id,
-        data=folder / f"node-{name}",
+        data=data,
         listen=peer.address,
         peers=peers,
         metastore=tuple(other.id for other in peers),
+        loglet=loglet,
         tls=authority.issue(Principal(cluster=CLUSTER, role=Role.NODE, name=name)),
     )
     config.data.mkdir()
@@ -148,22 +158,33 @@ def _configure(
 
 
 async def run(
-    network: Network, folder: Path, plan: Sequence[str], load: TrialLoad, hold_seconds: float
-) -> Evidence[list[InjectedFault]]:
+    network: Network, folder: Path, plan: Sequence[str], load: TrialLoad, hold_seconds: float, loglet: str,
+    disks: LoopDisks | None,
+) -> Evidence[list[InjectedFault]]:  # fmt: skip
     """The whole trial; this process must be on the host of the client."""
     set_up_client()
-    strikes: dict[str, FaultInjector] = {kind: partial(_strike, network, hold_seconds, kind) for kind in FAULTS}
+    strikes: dict[str, FaultInjector] = {
+        kind: partial(_strike, partial(make, network), partial(heal, network), hold_seconds, kind)
+        for kind, (make, heal) in FAULTS.items()
+    }
+    if disks is not None:
+        strikes[STALL] = partial(_strike, disks.freeze, disks.thaw, hold_seconds, STALL)
     authority = Authority.create(folder / "certificates", CLUSTER)
     client = authority.issue(Principal(cluster=CLUSTER, role=Role.CLIENT, name="bench"))
     # What does not come back while the fault lasts has not come back by itself.
     story = partial(inject_repeatedly, plan, strikes, CALM_SECONDS, hold_seconds)
-    async with open_cluster(network, folder, authority) as cluster:
+    async with open_cluster(network, folder, authority, loglet, disks) as cluster:
         return await run_trial(cluster, load, story, client)
 
 
 @click.command()
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1, 1000), help="Repetitions of each fault.")
-@click.option("--fault", "faults", multiple=True, type=click.Choice([*FAULTS]), help="Only this one; may be repeated.")
+@click.option(
+    "--fault", "faults", multiple=True, type=click.Choice([*FAULTS, STALL]), help="Only this one; may be repeated."
+)
+@click.option(
+    "--loglet", default="native", show_default=True, type=click.Choice([*ORDERERS]), help="Kind of the loglet."
+)
 @click.option("--hold", default=10.0, show_default=True, type=click.FloatRange(1, 50), help="Seconds.")
 @click.option("--outstanding", default=64, show_default=True, type=click.IntRange(1, 4096))
 @click.option("--size", default=100, show_default=True, type=click.IntRange(20, 1 << 20), help="Bytes of an entry.")
@@ -173,6 +194,7 @@ def main(
     *,
     rounds: int,
     faults: tuple[str, ...],
+    loglet: str,
     hold: float,
     outstanding: int,
     size: int,
@@ -187,9 +209,15 @@ def main(
     """
     machine = Machine.look()
     plan = [kind for _ in range(rounds) for kind in faults or FAULTS]
-    with open_network(NODES) as network, tempfile.TemporaryDirectory(prefix="virtuallog-hosts-") as folder:
+    with (
+        open_network(NODES) as network,
+        tempfile.TemporaryDirectory(prefix="virtuallog-hosts-") as folder,
+        ExitStack() as stack,
+    ):
+        disks = stack.enter_context(open_loop_disks(Path(folder), NODES)) if STALL in plan else None
         network.enter(CLIENT)
-        evidence = run_to_end(run, network, Path(folder), plan, TrialLoad(writers=outstanding, entry_bytes=size), hold)
+        load = TrialLoad(writers=outstanding, entry_bytes=size)
+        evidence = run_to_end(run, network, Path(folder), plan, load, hold, loglet, disks)
     if picture is not None:
         draw(evidence, picture)
         tell(f"picture: {picture}")

@@ -7,6 +7,7 @@ acknowledged again.
     sequencer    kill -9 of the node that orders entries. There is no operator: the others must notice, and continue elsewhere.
                  The dead node is started again once that is done.
     coordinator  the same with `--loglet paxos`, where another replica is elected and the chain stays as it is.
+    leader       the same with `--loglet raft`.
     blackout     kill -9 of all nodes at once; all are started again at once. Their start is part of the time.
     stop         SIGSTOP of the node that orders entries, for ten seconds: it is neither dead nor alive. Then SIGCONT.
 
@@ -33,7 +34,7 @@ from virtuallog_lab.harness.program import run_to_end
 from virtuallog_lab.harness.report import tell
 from virtuallog_lab.harness.trial import Evidence, TrialLoad, run_trial, temporary_cluster
 
-ORDERERS: Final = {"native": "sequencer", "paxos": "coordinator"}
+ORDERERS: Final = {"native": "sequencer", "paxos": "coordinator", "raft": "leader"}
 """Name of the role that orders entries, by kind of the loglet."""
 
 
@@ -56,7 +57,9 @@ async def run(
 @click.option(
     "--loglet", default="native", show_default=True, type=click.Choice([*ORDERERS]), help="Kind of the loglet."
 )
-@click.option("--sequencers", default=50, show_default=True, type=click.IntRange(0, 10_000), help="Or coordinators.")
+@click.option(
+    "--sequencers", default=50, show_default=True, type=click.IntRange(0, 10_000), help="Or coordinators, or leaders."
+)
 @click.option("--blackouts", default=20, show_default=True, type=click.IntRange(0, 10_000))
 @click.option("--stops", default=1, show_default=True, type=click.IntRange(0, 1000))
 @click.option("--outstanding", default=64, show_default=True, type=click.IntRange(1, 4096))

@@ -65,7 +65,7 @@ def _met(kind: str, spread: Spread) -> str:
 
 
 def _target(kind: str) -> float:
-    return COORDINATOR_SECONDS if kind == "coordinator" else TARGET_SECONDS
+    return COORDINATOR_SECONDS if kind in ("coordinator", "leader") else TARGET_SECONDS
 
 
 def draw(evidence: Evidence[list[InjectedFault]], path: Path) -> None:

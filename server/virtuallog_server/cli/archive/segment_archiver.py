@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import click
-import trio
 
 from virtuallog.admin.control import ReconfigModify
 from virtuallog.client.cluster_file import ClusterFile
@@ -25,6 +24,7 @@ from virtuallog.contract.register import decode_untrusted as decode_register
 from virtuallog.node_services import ask_living, open_services_to
 from virtuallog_loglets.archive.provider import KIND, ArchiveProvider
 from virtuallog_server.cli.archive.segment_selection import each_segment
+from virtuallog_server.cli.common import event_loop
 from virtuallog_server.cli.common.options import echo_json
 from virtuallog_server.cli.common.progress_bar import progress_bar
 
@@ -58,7 +58,7 @@ def run_and_show(work: Callable[[list[ArchivedSegment]], Awaitable[None]], as_js
     """Run the work, and print the result of each segment, also of those that were done before a failure."""
     done = list[ArchivedSegment]()
     try:
-        trio.run(work, done)
+        event_loop.run(work, done)
     except BaseException:  # also Ctrl-C: the chain has changed, and the user must see how
         if done:
             _show(done, as_json)

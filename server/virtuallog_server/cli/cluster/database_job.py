@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import attrs
 import click
-import trio
 
 from virtuallog.admin.cluster_status import fetch_statuses
 from virtuallog.client.cluster_file import ClusterFile
@@ -29,6 +28,7 @@ from virtuallog_database.control.messages import (
     WriteRaw,
 )
 from virtuallog_database.control.wire import DATABASE
+from virtuallog_server.cli.common import event_loop
 from virtuallog_server.cli.common.failures import FAILED
 from virtuallog_server.cli.common.node_discovery import with_all_nodes
 from virtuallog_server.cli.common.options import echo_json
@@ -46,7 +46,7 @@ def status(cluster: ClusterFile, as_json: bool) -> None:
     Raises:
         click.exceptions.Exit: something is wrong.
     """
-    facts = trio.run(_ask_all, cluster)
+    facts = event_loop.run(_ask_all, cluster)
     rows = {node: _plain(facts.answers.get(node)) for node in facts.concerned}
     lacking = problems(findings(facts))
     if as_json:
@@ -89,7 +89,7 @@ def eject(cluster: ClusterFile, replica: str) -> None:
 
 def checksum(cluster: ClusterFile, as_json: bool) -> None:
     """Let all replicas compare their states, and print the position of that."""
-    compared = trio.run(_ask_one, cluster, CompareChecksums())
+    compared = event_loop.run(_ask_one, cluster, CompareChecksums())
     if as_json:
         echo_json({"position": compared.position})
     else:
@@ -115,7 +115,7 @@ def set_engine(cluster: ClusterFile, name: str, *, enabled: bool) -> None:
 
 def guard(cluster: ClusterFile, despite_entries: bool) -> None:
     """Let only nodes and administrators append to the log."""
-    register = trio.run(_guard, cluster, despite_entries)
+    register = event_loop.run(_guard, cluster, despite_entries)
     click.echo(f"guarded since version {register.guarded} of the chain")
 
 
@@ -128,7 +128,7 @@ async def _guard(cluster: ClusterFile, despite_entries: bool) -> Register:
 
 
 def _do(cluster: ClusterFile, request: Request[Any]) -> None:
-    trio.run(_ask_one, cluster, request)
+    event_loop.run(_ask_one, cluster, request)
 
 
 async def _ask_all(cluster: ClusterFile) -> DatabaseFacts:

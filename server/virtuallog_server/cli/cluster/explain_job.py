@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import attrs
 import click
-import trio
 
 from virtuallog.client.cluster_file import ClusterFile
 from virtuallog.contract.chain import Segment, SegmentId
@@ -16,6 +15,7 @@ from virtuallog.contract.diagnosis import Evidence
 from virtuallog.contract.errors import InvalidSettingError
 from virtuallog.contract.types import NodeId
 from virtuallog.plugins import loglet_providers, metastore_provider
+from virtuallog_server.cli.common import event_loop
 from virtuallog_server.cli.common.failures import FAILED, WrongUsage
 from virtuallog_server.cli.common.node_discovery import with_all_nodes
 from virtuallog_server.cli.common.options import echo_json
@@ -36,7 +36,7 @@ def explain(cluster: ClusterFile, subject: str | None, as_json: bool) -> None:
         click.exceptions.Exit: not all is well.
     """
     topic, name = _parse(subject)
-    log = trio.run(_gather, cluster)
+    log = event_loop.run(_gather, cluster)
     segment = _find(log, name) if name is not None else None
     findings = chosen(conclude(log), topic, segment.id if segment else None)
     shown = [facts for facts in log.segments if _is_shown(facts, log, topic, segment)]

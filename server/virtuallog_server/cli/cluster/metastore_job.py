@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-import trio
 
 from virtuallog.admin.cluster_status import fetch_statuses
 from virtuallog.admin.control import NodeStatus
@@ -22,6 +21,7 @@ from virtuallog.node_services import newest_register, open_services_to
 from virtuallog_metastore.disaster_recovery.chain_edit import edit
 from virtuallog_metastore.disaster_recovery.dump import DUMP_BYTES_MAX, Dump, decode_untrusted, dump
 from virtuallog_server.cli.cluster.node_job import ask, listed
+from virtuallog_server.cli.common import event_loop
 from virtuallog_server.cli.common.failures import Failure
 from virtuallog_server.cli.common.node_discovery import with_all_nodes
 from virtuallog_server.cli.common.options import echo_json, read_own_cluster
@@ -37,10 +37,10 @@ of them. Do it only if a majority of the MetaStore's members is gone for good; t
 def members(cluster: ClusterFile, wanted: str | None, seen: str | None, as_json: bool) -> None:
     """Print the members; with `wanted`, change them first."""
     if wanted is not None:
-        before, after = trio.run(_set_members, cluster, _numbers(wanted), _numbers(seen) if seen else ())
+        before, after = event_loop.run(_set_members, cluster, _numbers(wanted), _numbers(seen) if seen else ())
         if not as_json:
             click.echo(f"members: {_listed(before)} -> {_listed(after)}")
-    rows = trio.run(_members, cluster)
+    rows = event_loop.run(_members, cluster)
     if as_json:
         echo_json({"members": rows})
         return
@@ -57,7 +57,7 @@ def members(cluster: ClusterFile, wanted: str | None, seen: str | None, as_json:
 
 def export(file: Path, data: Path | None, cluster: Path | None, as_json: bool) -> None:
     """Write the newest register to a file, from a stopped node's directory or from a cluster."""
-    found = trio.run(_read, data, cluster)
+    found = event_loop.run(_read, data, cluster)
     _write(file, found.encode())
     summary = _summary(found)
     if as_json:
@@ -90,7 +90,7 @@ def import_file(file: Path, data: Path, wanted: str, force: bool, cluster: Path 
     if not force:
         raise Failure(f"nothing has been changed: {WARNING}")
     tls = read_own_cluster(cluster).tls if cluster else None
-    decision = trio.run(register_import.import_register, data, found, chosen, tls)
+    decision = event_loop.run(register_import.import_register, data, found, chosen, tls)
     register = decode_register(decision.proposal.value)
     if as_json:
         echo_json({"cluster": register.cluster.hex(), "version": register.version, "members": list(register.members)})

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import attrs
 import click
-import trio
 
 from virtuallog.admin.cluster_status import METASTORE_ROLE, fetch_statuses
 from virtuallog.admin.membership import AddNode, DrainNode, Progress, RemoveNode, ReplaceNode
@@ -19,6 +18,7 @@ from virtuallog.contract.types import NodeId
 from virtuallog.node_services import newest_register, open_services_to
 from virtuallog.runtime.clock import SystemClock
 from virtuallog.runtime.toml import FieldError, check_address
+from virtuallog_server.cli.common import event_loop
 from virtuallog_server.cli.common.failures import Failure
 from virtuallog_server.cli.common.options import echo_json
 from virtuallog_server.config.node_config import ROLES
@@ -35,7 +35,7 @@ def add(cluster: ClusterFile, place: str, roles: str, as_json: bool) -> None:
     """Add a node, or use a drained one again; print how to start it."""
     address, wanted = _place(place), _roles(roles)
     request = AddNode(node=NodeId(address.id), addresses=(address.address,), roles=wanted)
-    register = decode_untrusted(trio.run(ask_once, cluster, request, None).register)
+    register = decode_untrusted(event_loop.run(ask_once, cluster, request, None).register)
     expected = register.nodes[NodeId(address.id)].is_expected
     if as_json:
         echo_json({"version": register.version, "expected": expected})
@@ -59,9 +59,9 @@ def replace(cluster: ClusterFile, number: int, address: str | None, force: bool,
     target = NodeId(number)
     addresses = (address,) if address else ()
     request = ReplaceNode(
-        node=target, store_id=trio.run(_directory_of, cluster, target), addresses=addresses, force=force
+        node=target, store_id=event_loop.run(_directory_of, cluster, target), addresses=addresses, force=force
     )
-    _show(trio.run(_ask_until_done, cluster, request, target, no_wait, as_json), as_json)
+    _show(event_loop.run(_ask_until_done, cluster, request, target, no_wait, as_json), as_json)
 
 
 def drain(cluster: ClusterFile, number: int, check: bool, as_json: bool) -> None:
@@ -72,9 +72,9 @@ def drain(cluster: ClusterFile, number: int, check: bool, as_json: bool) -> None
     """
     request = DrainNode(node=NodeId(number), check=check)
     if check:
-        progress = trio.run(ask_once, cluster, request, NodeId(number))
+        progress = event_loop.run(ask_once, cluster, request, NodeId(number))
     else:
-        progress = trio.run(_ask_until_done, cluster, request, NodeId(number), True, as_json)
+        progress = event_loop.run(_ask_until_done, cluster, request, NodeId(number), True, as_json)
     _show(progress, as_json)
     if progress.problems:
         raise Failure(f"node {number} cannot be drained")
@@ -82,7 +82,7 @@ def drain(cluster: ClusterFile, number: int, check: bool, as_json: bool) -> None
 
 def remove(cluster: ClusterFile, number: int, as_json: bool) -> None:
     """Take an unused node out of the cluster."""
-    changed = trio.run(ask_once, cluster, RemoveNode(node=NodeId(number)), NodeId(number))
+    changed = event_loop.run(ask_once, cluster, RemoveNode(node=NodeId(number)), NodeId(number))
     register = decode_untrusted(changed.register)
     if as_json:
         echo_json({"version": register.version, "nodes": sorted(register.nodes)})

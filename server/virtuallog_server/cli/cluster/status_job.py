@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
-import trio
 
 from virtuallog.admin.cluster_status import fetch_statuses
 from virtuallog.admin.control import NodeStatus
@@ -16,6 +15,7 @@ from virtuallog.contract.ports import Outcome
 from virtuallog.contract.types import NodeId
 from virtuallog.node_services import newest_register, open_services_to
 from virtuallog_database.control.wire import DATABASE
+from virtuallog_server.cli.common import event_loop
 from virtuallog_server.cli.common.failures import FAILED
 from virtuallog_server.cli.common.node_discovery import with_all_nodes
 from virtuallog_server.cli.common.options import echo_json
@@ -30,7 +30,7 @@ def status(cluster: ClusterFile, as_json: bool) -> None:
     Raises:
         click.exceptions.Exit: a node refuses a role, or a replica is not served.
     """
-    answers, facts = trio.run(_ask_all, cluster)
+    answers, facts = event_loop.run(_ask_all, cluster)
     rows = [_plain(node, answer, facts) for node, answer in answers.items()]
     lacking = problems(findings(facts))
     if as_json:

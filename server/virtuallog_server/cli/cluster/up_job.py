@@ -8,6 +8,7 @@ import click
 import trio
 
 from virtuallog.contract.errors import StorageError
+from virtuallog_server.cli.common import event_loop
 from virtuallog_server.local_cluster.supervisor import LocalCluster, open_local_cluster
 from virtuallog_server.process.end_signals import end_on_signal
 
@@ -23,7 +24,7 @@ def up(
     origin: str,
 ) -> None:
     """Run a cluster on this machine until a signal ends it."""
-    trio.run(_up, data, nodes, log_nodes, base_port, console_port, zookeeper_port, tls, origin)
+    event_loop.run(_up, data, nodes, log_nodes, base_port, console_port, zookeeper_port, tls, origin)
 
 
 async def _up(

@@ -13,6 +13,7 @@ from typing import Any, TextIO, TypeVar
 import click
 
 from virtuallog_server.cli.common.limits import PAXOS_CONTENTS, PAXOS_OUTSTANDING_MAX
+from virtuallog_server.cli.common.log_options import path_option, timeout_option, tls_options
 from virtuallog_server.cli.common.options import json_option
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
@@ -23,36 +24,11 @@ def paxos_log() -> None:
     """The replicated log of Mesos, used by itself."""
 
 
-def _path_option(command: CommandT, *, exists: bool = False) -> CommandT:
-    kind = click.Path(path_type=Path, file_okay=False, exists=exists)
-    return click.option("--path", required=True, type=kind, help="Directory of the replica.")(command)
-
-
-def _timeout_option(command: CommandT) -> CommandT:
-    return click.option("--timeout", default=10.0, show_default=True, type=click.FloatRange(0.1), help="Seconds.")(
-        command
-    )
-
-
-def _tls_options(command: CommandT) -> CommandT:
-    """`--certificate`, `--key` and `--authority`: the TLS identity of this replica."""
-    for name, what in (
-        ("authority", "Authority to trust."),
-        ("key", "Key of the certificate."),
-        ("certificate", "Certificate of a node with this number. Without it, only this machine is served."),
-    ):
-        command = click.option(
-            f"--{name}", envvar=f"VIRTUALLOG_{name.upper()}", show_envvar=True, metavar="FILE", help=what,
-            type=click.Path(path_type=Path, dir_okay=False),
-        )(command)  # fmt: skip
-    return command
-
-
 def _log_options(command: CommandT) -> CommandT:
     """The settings of a replica (`virtuallog_server.cli.paxos_log.paxos_log_job.opener`)."""
     options = (
         click.option("--quorum", required=True, type=click.IntRange(1), help="Number of replicas that decide."),
-        _path_option,
+        path_option,
         click.option("--id", "node", default=1, show_default=True, type=click.IntRange(1), help="Number of this replica."),
         click.option("--peers", metavar="ID@HOST:PORT,...", help="The replicas."),
         click.option("--listen", metavar="HOST:PORT", help="Address to listen on.  [default: as --peers says]"),
@@ -64,14 +40,14 @@ def _log_options(command: CommandT) -> CommandT:
         click.option("--initialize/--no-initialize", default=True, show_default=True,
                      help="Found the log if no replica knows one."),
     )  # fmt: skip
-    for option in reversed((*options, _tls_options)):
+    for option in reversed((*options, tls_options)):
         command = option(command)
     return command
 
 
 @paxos_log.command()
-@_path_option
-@_timeout_option
+@path_option
+@timeout_option
 @json_option
 def initialize(path: Path, timeout: float, as_json: bool) -> None:
     """Let the replica in a directory vote, although it knows nothing.
@@ -89,10 +65,10 @@ def initialize(path: Path, timeout: float, as_json: bool) -> None:
 
 
 @paxos_log.command()
-@partial(_path_option, exists=True)
+@partial(path_option, exists=True)
 @click.option("--from", "first", type=click.IntRange(0), help="First position.  [default: the beginning]")
 @click.option("--to", "last", type=click.IntRange(0), help="Last position.  [default: the end]")
-@_timeout_option
+@timeout_option
 @json_option
 def read(path: Path, first: int | None, last: int | None, timeout: float, as_json: bool) -> None:
     """Print the records in the directory of a stopped replica.
@@ -158,7 +134,7 @@ def benchmark(
 )
 @click.option("--peers", metavar="ID@HOST:PORT,...", help="Replicas of a log used by itself.")
 @click.option("--name", default="log", show_default=True, help="Name of that log.")
-@_tls_options
+@tls_options
 @click.option("--cluster", metavar="FILE", envvar="VIRTUALLOG_CLUSTER", show_envvar=True,
               type=click.Path(path_type=Path, dir_okay=False), help="The paxos loglets of a virtual log.")  # fmt: skip
 @json_option

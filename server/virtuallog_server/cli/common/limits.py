@@ -15,6 +15,8 @@ GRACE_SECONDS: Final = 3600.0
 """`virtuallog_loglets.archive.config.GRACE_SECONDS`."""
 PAXOS_OUTSTANDING_MAX: Final = 64
 """`virtuallog_loglets.paxos.standalone.log.OUTSTANDING_MAX`."""
+RAFT_OUTSTANDING_MAX: Final = 64
+"""`virtuallog_loglets.raft.standalone.client.SESSIONS_IDLE_MAX`."""
 PAXOS_CONTENTS: Final = ("zero", "one", "random")
 """Values of `virtuallog_server.cli.paxos_log.trace.Content`."""
 ROLES: Final = ("sequencer", "log-server", "replica")

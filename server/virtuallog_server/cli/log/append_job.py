@@ -15,6 +15,7 @@ from virtuallog.connect import connect
 from virtuallog.contract.errors import RetryableError, TooLargeError, VirtualLogError
 from virtuallog.contract.ports import Clock
 from virtuallog.runtime.clock import SystemClock
+from virtuallog_server.cli.common import event_loop
 from virtuallog_server.cli.common.failures import Failure, Unavailable
 from virtuallog_server.cli.common.options import echo_json
 from virtuallog_server.cli.common.progress_bar import progress_bar
@@ -35,12 +36,12 @@ they were started.
 
 def append_one(cluster: ClusterFile, payload: bytes, as_json: bool) -> None:
     """Append one entry and print its position."""
-    trio.run(_append_one, cluster, payload, as_json)
+    event_loop.run(_append_one, cluster, payload, as_json)
 
 
 def append_lines(cluster: ClusterFile, lines: BinaryIO, rate: int | None, as_json: bool) -> None:
     """Append each line as one entry, at most `rate` a second, and print the range of positions."""
-    trio.run(_append_lines, cluster, lines, rate, as_json)
+    event_loop.run(_append_lines, cluster, lines, rate, as_json)
 
 
 async def _append_one(cluster: ClusterFile, payload: bytes, as_json: bool) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
-import trio
 
 from virtuallog.admin.control import ChainChanged, GetStatus, ReconfigExtend, ReconfigTruncate, SealLog, Setting
 from virtuallog.client.cluster_file import ClusterFile
@@ -17,6 +16,7 @@ from virtuallog.contract.provider import SupportsSettings
 from virtuallog.contract.register import Register, decode_untrusted
 from virtuallog.node_services import ask_living, open_services_to
 from virtuallog.plugins import KindsOnDemand, loglet_providers
+from virtuallog_server.cli.common import event_loop
 from virtuallog_server.cli.common.options import echo_json
 
 CHANGE_SECONDS = 30.0
@@ -35,23 +35,23 @@ def list_kinds(context: click.Context) -> None:
 
 def show_chain(cluster: ClusterFile, as_json: bool) -> None:
     """Print the segments of the newest chain."""
-    _show(trio.run(_newest_register, cluster), as_json)
+    _show(event_loop.run(_newest_register, cluster), as_json)
 
 
 def reconfigure(cluster: ClusterFile, kind: str, settings: Mapping[str, str], as_json: bool) -> None:
     """Continue the log on a new loglet, and print the chain."""
     wanted = tuple(Setting(name, value) for name, value in settings.items())
-    _show(trio.run(_change, cluster, ReconfigExtend(kind=kind, settings=wanted)), as_json)
+    _show(event_loop.run(_change, cluster, ReconfigExtend(kind=kind, settings=wanted)), as_json)
 
 
 def truncate(cluster: ClusterFile, as_json: bool) -> None:
     """Drop wholly trimmed segments, and print the chain."""
-    _show(trio.run(_change, cluster, ReconfigTruncate()), as_json)
+    _show(event_loop.run(_change, cluster, ReconfigTruncate()), as_json)
 
 
 def seal(cluster: ClusterFile, as_json: bool) -> None:
     """Close the log, and print the chain."""
-    _show(trio.run(_change, cluster, SealLog()), as_json)
+    _show(event_loop.run(_change, cluster, SealLog()), as_json)
 
 
 async def _change(cluster: ClusterFile, request: Request[ChainChanged]) -> Register:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import click
-import trio
 
 from virtuallog.admin.control import PrefixTrim
 from virtuallog.client.cluster_file import ClusterFile
@@ -19,6 +18,7 @@ from virtuallog.contract.errors import BeyondTailError, TrimmedError
 from virtuallog.contract.loglet import Placed
 from virtuallog.contract.types import Data, Gap, GapKind, LogPosition, PlacedBatch, Sealed
 from virtuallog.node_services import ask_living, open_services_to
+from virtuallog_server.cli.common import event_loop
 from virtuallog_server.cli.common.failures import Failure
 from virtuallog_server.cli.common.options import echo_json
 
@@ -29,17 +29,17 @@ Print: TypeAlias = Callable[[Placed], bytes]
 
 def read(cluster: ClusterFile, start: int | None, stop: int | None, follow: bool, printer: Print) -> None:
     """Print entries from `start` (None: the trim point) to `stop` (None: the tail, or for ever with `follow`)."""
-    trio.run(_read, cluster, start, stop, follow, printer)
+    event_loop.run(_read, cluster, start, stop, follow, printer)
 
 
 def tail(cluster: ClusterFile, as_json: bool) -> None:
     """Print the tail of the log."""
-    trio.run(_tail, cluster, as_json)
+    event_loop.run(_tail, cluster, as_json)
 
 
 def trim(cluster: ClusterFile, position: int, force: bool, as_json: bool) -> None:
     """Trim the log, and print the effective trim point."""
-    trio.run(_trim, cluster, PrefixTrim(position=position, force=force), as_json)
+    event_loop.run(_trim, cluster, PrefixTrim(position=position, force=force), as_json)
 
 
 async def _read(cluster: ClusterFile, start: int | None, stop: int | None, follow: bool, printer: Print) -> None:

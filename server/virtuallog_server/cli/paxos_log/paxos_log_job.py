@@ -17,14 +17,15 @@ import attrs
 import click
 import trio
 
-from virtuallog.rpc.security.tls_files import TlsFiles
 from virtuallog.runtime.clock import SystemClock
 from virtuallog_loglets.paxos.messages import Status
 from virtuallog_loglets.paxos.standalone.facade import open_log, open_replica
 from virtuallog_loglets.paxos.standalone.log import Log
 from virtuallog_loglets.paxos.standalone.writer import DATA_BYTES_MAX, LogWriter
 from virtuallog_loglets.paxos.standalone.zookeeper_network import ZooKeeperMembership
+from virtuallog_server.cli.common import event_loop
 from virtuallog_server.cli.common.failures import Failure, Unavailable
+from virtuallog_server.cli.common.log_options import listed, tls_files
 from virtuallog_server.cli.common.options import echo_json, read_own_cluster
 from virtuallog_server.cli.paxos_log import records, replica_status
 from virtuallog_server.cli.paxos_log.trace import Appended, Content, Total, entries, parse_trace, replay
@@ -42,7 +43,7 @@ RETRY_SECONDS: Final = 0.1
 
 def initialize(path: Path, timeout: float, as_json: bool) -> None:
     """Let the replica in a directory vote, although it knows nothing."""
-    trio.run(_within, timeout, partial(_initialize, path))
+    event_loop.run(_within, timeout, partial(_initialize, path))
     if as_json:
         echo_json({"path": str(path), "status": Status.VOTING.name})
     else:
@@ -51,12 +52,12 @@ def initialize(path: Path, timeout: float, as_json: bool) -> None:
 
 def read(path: Path, first: int | None, last: int | None, timeout: float, as_json: bool) -> None:
     """Print the records in the directory of a stopped replica."""
-    trio.run(_within, timeout, partial(records.show, path, first, last, as_json))
+    event_loop.run(_within, timeout, partial(records.show, path, first, last, as_json))
 
 
 def replica(open_own: OpenLog, as_json: bool) -> None:
     """Run a replica until a signal ends it."""
-    trio.run(_replica, open_own, as_json)
+    event_loop.run(_replica, open_own, as_json)
 
 
 def benchmark(
@@ -66,7 +67,7 @@ def benchmark(
     sizes = parse_trace(trace, DATA_BYTES_MAX)
     payloads = entries(sizes, Content(content), random.Random())
     sys.setswitchinterval(process.SWITCH_SECONDS)
-    total = trio.run(_benchmark, opener(settings), payloads, output, outstanding)
+    total = event_loop.run(_benchmark, opener(settings), payloads, output, outstanding)
     if as_json:
         echo_json(attrs.asdict(total))
     else:
@@ -84,12 +85,12 @@ def status(
         Unavailable: no replica answers.
     """
     if path is not None:
-        rows = trio.run(replica_status.of_path, path)
+        rows = event_loop.run(replica_status.of_path, path)
     elif peers is not None:
-        rows = trio.run(replica_status.of_peers, _listed(peers), name, _tls(files))
+        rows = event_loop.run(replica_status.of_peers, listed(peers), name, tls_files(files))
     else:
         assert cluster is not None
-        rows = trio.run(replica_status.of_cluster, read_own_cluster(cluster))
+        rows = event_loop.run(replica_status.of_cluster, read_own_cluster(cluster))
     if as_json:
         echo_json({"replicas": rows})
     else:
@@ -111,21 +112,10 @@ def opener(settings: dict[str, Any]) -> OpenLog:
         scheme, _, credential = (auth or "").partition(":")
         given = (scheme, credential) if auth else None
         settings["zookeeper"] = ZooKeeperMembership(servers=servers, znode=znode, auth=given)
-    settings["peers"] = _listed(settings["peers"])
-    settings["tls"] = _tls({name: settings.pop(name) for name in ("certificate", "key", "authority")})
+    settings["peers"] = listed(settings["peers"])
+    settings["tls"] = tls_files({name: settings.pop(name) for name in ("certificate", "key", "authority")})
     settings["auto_initialize"] = settings.pop("initialize")
     return partial(open_log, settings.pop("path"), **settings)
-
-
-def _tls(files: Mapping[str, Path | None]) -> TlsFiles | None:
-    given = {name: path for name, path in files.items() if path is not None}
-    if given and len(given) < len(files):
-        raise click.UsageError("--certificate, --key and --authority go together")
-    return TlsFiles(**given) if given else None
-
-
-def _listed(peers: str | None) -> list[str]:
-    return [part.strip() for part in peers.split(",")] if peers else []
 
 
 async def _within(seconds: float, action: Callable[[], Awaitable[None]]) -> None:
