@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 
 project = "virtuallog"
@@ -42,4 +43,5 @@ def _name_files_outside(app: Sphinx, page: str, source: list[str]) -> None:
 
 def setup(app: Sphinx) -> None:
     """Sphinx calls it."""
+    app.add_lexer("mermaid", TextLexer)  # its script would come from the network; GitHub draws it
     app.connect("source-read", _name_files_outside)

@@ -34,6 +34,7 @@ SECTIONS: Final = {
     "virtuallog_loglets.native": "Native loglets: sequencers and LogServers",
     "virtuallog_loglets.wal": "Write-ahead log",
     "virtuallog_loglets.paxos": "Paxos loglets",
+    "virtuallog_loglets.raft": "Raft loglets",
     "virtuallog_server.healing": "Healing",
     "virtuallog.rpc": "RPC",
     "virtuallog.contract": "Queues",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from docs._generate import api, cli, configuration, errors, limits, metrics
+from docs._generate import api, cli, configuration, errors, limits, metrics, transitions
 from docs._generate.source import ROOT
 
 FOLDER: Final = ROOT / "docs" / "reference"
@@ -16,4 +16,5 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "errors": errors.page,
     "limits": limits.page,
     "metrics": metrics.page,
+    "transitions": transitions.page,
 }
