@@ -36,7 +36,7 @@ from virtuallog_simulation.scenarios.database import (
 )
 from virtuallog_simulation.scenarios.loglet import session_retirement
 from virtuallog_simulation.scenarios.operators import multiple_drains, replacement
-from virtuallog_simulation.scenarios.paxos import stale_coordinator
+from virtuallog_simulation.scenarios.paxos import stale_coordinator, truncation
 from virtuallog_simulation.scenarios.raft import copies
 from virtuallog_simulation.workload.required_shapes import (
     ARCHIVING,
@@ -221,6 +221,7 @@ DEMANDS: Final[Mapping[str, Demand]] = {
         ),
     ),
     "superseded": Demand(without_classes=NAMES, looks=stale_coordinator.LOOKED),
+    "truncated": Demand(without_classes=NAMES, looks=truncation.LOOKED),
     "amnesia": Demand(
         without_classes=NAMES,
         looks=(*paxos_ledger.LOOKED, paxos_ledger.RECOVERED, paxos_ledger.TOMBSTONES),

@@ -42,6 +42,7 @@
     paxos/race.py                           duel, paxos
     paxos/stale_coordinator.py              superseded
     paxos/store_loss.py                     amnesia
+    paxos/truncation.py                     truncated
     raft/copies.py                          raft-copies
     raft/elections.py                       raft-elections
     raft/former_leader.py                   raft-superseded

@@ -49,6 +49,7 @@ from virtuallog_simulation.scenarios.paxos.message_loss import OUTBID
 from virtuallog_simulation.scenarios.paxos.race import DUEL, PAXOS
 from virtuallog_simulation.scenarios.paxos.stale_coordinator import SUPERSEDED
 from virtuallog_simulation.scenarios.paxos.store_loss import AMNESIA
+from virtuallog_simulation.scenarios.paxos.truncation import TRUNCATED
 from virtuallog_simulation.scenarios.raft.copies import RAFT_COPIES
 from virtuallog_simulation.scenarios.raft.elections import RAFT_ELECTIONS
 from virtuallog_simulation.scenarios.raft.former_leader import RAFT_SUPERSEDED
@@ -139,6 +140,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         SUPERSEDED,
         TORN,
         TRIMMED,
+        TRUNCATED,
         UNEVEN,
         UNSEATED,
         USURPED,

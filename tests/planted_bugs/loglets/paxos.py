@@ -22,6 +22,7 @@ from virtuallog_loglets.paxos.core.effects import (
     ReplicaEffect,
     ReplicaTicket,
 )
+from virtuallog_loglets.paxos.core.position_digest import PositionDigest
 from virtuallog_loglets.paxos.core.recovery import FollowQuorum, Recovery
 from virtuallog_loglets.paxos.core.replica import Replica
 from virtuallog_loglets.paxos.core.rounds import Accepted, CrashVector, Rejected, Round, RoundOutcome
@@ -167,6 +168,12 @@ def coordinator_writes_before_it_has_filled(
 def sessions_forgotten_at_a_failover(self: SessionDigest) -> Iterator[DigestedSession]:
     """The next leader knows nothing of the batches that are in the log."""
     return iter(())
+
+
+@mutant(PositionDigest.encode_below, scenario="truncated", found_by=[*DOUBLE, "loglet refusals are true", "progress"])
+def truncate_carries_no_sessions(self: PositionDigest, position: int) -> bytes:
+    """A replica that has missed the dropped batches knows nothing of their sessions."""
+    return b""
 
 
 @mutant(open_store_incarnation, scenario="forgetful", found_by=TWO_VALUES)
