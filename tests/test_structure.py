@@ -42,6 +42,7 @@ ADAPTERS = {
     for name in (
         "virtuallog/blocking.py",
         "virtuallog/runtime/clock.py",
+        "virtuallog/runtime/loop_thread.py",
         "virtuallog/runtime/zookeeper_client.py",
         "virtuallog/runtime/rocks_map.py",
         "virtuallog/runtime/sync_worker.py",

@@ -15,9 +15,7 @@ The way to that thread and back costs some tenth of a millisecond per call. So m
 
 from __future__ import annotations
 
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -38,6 +36,7 @@ from virtuallog.contract.loglet import Placed
 from virtuallog.contract.ports import ReplyT, Request
 from virtuallog.contract.register import Register
 from virtuallog.contract.types import LogletOffset, LogPosition, NodeId, Record, Tail
+from virtuallog.runtime.loop_thread import open_in_thread
 
 ResultT = TypeVar("ResultT")
 ParametersT = ParamSpec("ParametersT")
@@ -214,29 +213,5 @@ def connect_blocking(cluster: str | Path | ClusterFile, **arguments: Any) -> Ite
 
     At the end of the block it is closed. Calls of other threads that still wait are cancelled: unknown outcome.
     """
-    opened: Future[tuple[BlockingLog, Callable[[], None]]] = Future()
-
-    async def hold_open() -> None:
-        with trio.CancelScope() as scope:
-            async with connect(cluster, **arguments) as log:
-                token = trio.lowlevel.current_trio_token()
-                opened.set_result((BlockingLog(log, token), lambda: token.run_sync_soon(scope.cancel)))
-                await trio.sleep_forever()
-
-    def run() -> None:
-        try:
-            trio.run(hold_open)
-        except BaseException as error:
-            if opened.done():
-                raise
-            opened.set_exception(error)
-
-    thread = threading.Thread(target=run, name="virtuallog client", daemon=True)
-    thread.start()
-    log, end = opened.result()
-    try:
-        yield log
-    finally:
-        with suppress(trio.RunFinishedError):  # the loop has ended by itself
-            end()
-        thread.join()
+    with open_in_thread(partial(connect, cluster, **arguments), "virtuallog client") as loop:
+        yield BlockingLog(loop.opened, loop.token)
