@@ -23,6 +23,7 @@ from virtuallog_database.client.transaction import Transaction
 from virtuallog_database.client.watch_stream import BACKLOG_MAX, WatchStream
 from virtuallog_database.replica.database import Database
 from virtuallog_database.replica.session_ids import draw_password, draw_session_id
+from virtuallog_database.state.storages.virtual_log import VirtualLogStorage
 from virtuallog_database.tree.commands import (
     ANY_VERSION,
     OPEN_ACL,
@@ -108,6 +109,11 @@ class DatabaseClient:
         """
         stat: Stat = await self._write(path, SetAcl(path, acl, version))
         return stat
+
+    @property
+    def variables(self) -> VirtualLogStorage:
+        """Storage of named values beside the tree, for `State`, `Registrar` and others (`virtuallog_database.state`)."""
+        return VirtualLogStorage(self._handle)
 
     def transaction(self) -> Transaction:
         """Several writes, all or none: `await client.transaction().check("/a", 3).set("/b",

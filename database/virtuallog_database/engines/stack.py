@@ -33,7 +33,7 @@ from virtuallog_database.engines.base.base_engine import BaseEngine, BaseSetting
 from virtuallog_database.engines.batching import BatchingEngine, BatchingSettings
 from virtuallog_database.engines.brain_doctor import BrainDoctorEngine
 from virtuallog_database.engines.checksums import ChecksumEngine, ChecksumSettings
-from virtuallog_database.engines.core.enabled_engines import BOUNDS, FLOOR
+from virtuallog_database.engines.core.enabled_engines import BOUNDS, FLOOR, STATE
 from virtuallog_database.engines.layers.contract import Application, Engine
 from virtuallog_database.engines.layers.layer import Layer, LayerContext
 from virtuallog_database.engines.layers.observer import ObserverEngine, StackMetrics
@@ -49,6 +49,7 @@ LayerT = TypeVar("LayerT", bound=Layer)
 KNOWN: Final = (
     BOUNDS,
     FLOOR,
+    STATE,
     *(
         layer.name
         for layer in (

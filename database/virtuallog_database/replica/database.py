@@ -19,22 +19,29 @@ two proposals do no harm.
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
 import attrs
 import trio
 
-from virtuallog.contract.errors import OverloadedError, VirtualLogError
+from virtuallog.contract.errors import OverloadedError, SealedError, UnavailableError, VirtualLogError
 from virtuallog.contract.metrics import MetricFamily, gauge
 from virtuallog.contract.ports import Clock, Outcome
 from virtuallog.contract.types import LogPosition
-from virtuallog_database.engines.core.entry import Entry
+from virtuallog_database.engines.core import view
+from virtuallog_database.engines.core.enabled_engines import STATE, is_enabled
+from virtuallog_database.engines.core.entry import Entry, HeavyEntry
 from virtuallog_database.engines.layers.contract import Engine
+from virtuallog_database.engines.layers.replicated_call import propose_and_wait
+from virtuallog_database.engines.rollout import RolloutEngine
 from virtuallog_database.ports import LocalStore
 from virtuallog_database.replica.command_proposals import SERVER, CommandProposals
 from virtuallog_database.replica.session_expiry import SessionExpiry
+from virtuallog_database.state.core import variable_commands, variables
+from virtuallog_database.state.core.variable_commands import Stage, Update, is_variable_command
+from virtuallog_database.state.core.variables import UpdateResult, Variables
 from virtuallog_database.transaction import StoreTransaction
 from virtuallog_database.tree import acl, apply, bounds, command_codec
 from virtuallog_database.tree.commands import ExpireSessions, Reap, Touch
@@ -66,11 +73,18 @@ class Database:
     watches: Watches = attrs.field(factory=Watches, init=False)
     tree: Tree = attrs.field(init=False)
     """State of the tree. Set by `attach`."""
+    variables: Variables = attrs.field(init=False)
+    """Variables beside the tree (`virtuallog_database.state`). Set by `attach`."""
+    rollout: RolloutEngine | None = attrs.field(default=None, init=False)
+    """Engine that enables variables when one is first written. Set by `virtuallog_database.replica.host`."""
     expiry: SessionExpiry = attrs.field(init=False)
     """Expiry of sessions. Set by `attach`."""
     proposals: CommandProposals = attrs.field(init=False)
     """Commands of this replica on their way into the log. Set by `attach`."""
     _engine: Engine = attrs.field(init=False)
+    _store: LocalStore = attrs.field(init=False)
+    _watchers: dict[bytes, dict[object, Callable[[Update], None]]] = attrs.field(factory=dict, init=False)
+    """Callbacks for updates of a variable, by its name."""
     _pause_scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     """Cancelled when the pause between two looks at the sessions has become shorter."""
 
@@ -101,6 +115,40 @@ class Database:
             UnavailableError: the replica has stopped.
         """
         await self._engine.confirm()
+
+    async def change_variable(self, command: Update | Stage) -> UpdateResult:
+        """Put a command on a variable into the log, and wait for its result. The command of a cancelled caller may still happen.
+
+        Raises:
+            UnsupportedError: variables are not enabled, and a server of the database does not know them; nothing was done.
+            TooLargeError, InvalidSettingError: nothing was done.
+            UnavailableError: unknown outcome.
+        """
+        if self.rollout is not None and not is_enabled(self._store, STATE):
+            if not view.members(self._store):
+                raise UnavailableError("no server of the database has joined its view yet: nothing was done")
+            await self.rollout.enable(STATE)
+        entry = HeavyEntry(variable_commands.encode(command), operations=command.operations)
+        try:
+            result: UpdateResult = await propose_and_wait(self._engine, entry)
+        except SealedError as error:
+            raise UnavailableError(f"the log takes nothing: {error}") from error
+        return result
+
+    def snapshot_variables(self) -> Variables:
+        """Variables as they are now, for long reads while writes go on. Release it soon."""
+        return Variables(self._store.snapshot())
+
+    def watch_variable(self, name: bytes, changed: Callable[[Update], None]) -> Callable[[], None]:
+        """Call `changed` for each update of a variable that is applied from now on; returns a function that ends that."""
+        watchers = self._watchers.setdefault(name, {})
+        token = object()
+        watchers[token] = changed
+
+        def end() -> None:
+            del watchers[token]
+
+        return end
 
     def set_watches(self, watcher: Watcher, relative_zxid: int, *, data: Sequence[str] = (), exist: Sequence[str] = (),
                     child: Sequence[str] = (), persistent: Sequence[str] = (), recursive: Sequence[str] = ()) -> None:  # fmt: skip
@@ -151,6 +199,8 @@ class Database:
     def attach(self, engine: Engine, store: LocalStore) -> None:
         """See `Application`."""
         self._engine = engine
+        self._store = store
+        self.variables = Variables(store)
         self.proposals = CommandProposals(engine, self.clock)
         self.tree = Tree(store)
         self.expiry = SessionExpiry(self.tree, self.random, self._on_shorter_pause)
@@ -160,17 +210,30 @@ class Database:
         self.tree.load()
         self.expiry.load()
 
-    def apply(self, transaction: StoreTransaction, entry: Entry, position: LogPosition) -> Result:
+    def apply(self, transaction: StoreTransaction, entry: Entry, position: LogPosition) -> Result | UpdateResult:
         """See `Applicator`. MalformedError for an unreadable command: all replicas refuse it."""
+        if is_variable_command(entry.payload):
+            return variables.apply(transaction, variable_commands.parse_untrusted(entry.payload))
         return apply.apply(transaction, command_codec.parse_untrusted(entry.payload))
 
     def post_apply(self, entry: Entry, position: LogPosition, result: Any) -> None:
         """See `Applicator`."""
+        if isinstance(result, UpdateResult):
+            self._changed(entry, result)
+            return
         assert isinstance(result, Result)
         self.tree.applied(result.zxid)
         for change, rights in zip(result.changes, result.rights, strict=True):
             self.watches.fire(change, result.zxid, rights)
         self.expiry.applied(result)
+
+    def _changed(self, entry: Entry, result: UpdateResult) -> None:
+        if not result.is_done or not self._watchers:
+            return
+        command = variable_commands.parse_untrusted(entry.payload)
+        if isinstance(command, Update):
+            for changed in list(self._watchers.get(command.name, {}).values()):
+                changed(command)
 
     # -- upkeep ---------------------------------------------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ from virtuallog.contract.ports import Environment
 from virtuallog.contract.types import NodeId
 from virtuallog.runtime import log
 from virtuallog.runtime.restart_backoff import RestartBackoff, is_bug, retryable_cause
+from virtuallog_database.engines.rollout import RolloutEngine
 from virtuallog_database.engines.view_tracking import ViewTrackingEngine
 from virtuallog_database.errors import SnapshotNeededError
 from virtuallog_database.identity import ReplicaIdentity
@@ -191,6 +192,7 @@ class Host:
             database = Database(clock=environment.clock, random=environment.random, settings=self.settings.upkeep)
             identity = attrs.evolve(self.identity, life=number)
             replica = Replica(self.log, store, environment, identity, database, self.settings.replica)
+            database.rollout = replica.stack.find(RolloutEngine)
             snapshots = await Snapshotter.open(
                 self.directory.checkpoints, environment.clock, self.settings.snapshots, self.meter
             )

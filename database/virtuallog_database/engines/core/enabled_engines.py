@@ -25,6 +25,8 @@ FLOOR: Final = "session_floor"
 """Not an engine: a rule of SessionOrderEngine, switched in the same way (`session_floor.py`); also
 the name of its header. Cannot be taken back: proposers have started other incarnations, as no entry
 of the former ones could be applied any more."""
+STATE: Final = "state"
+"""Not an engine: variables beside the tree (`virtuallog_database.state`). Switched on when one is first written."""
 SWITCHES_MAX: Final = 64
 """Most engines ever switched in one database. The paper has nine in four years."""
 _ON: Final = b"\1"

@@ -39,7 +39,7 @@ from virtuallog_database.testing.heavy_commands import NAMES, QUOTA, HeavyComman
 from virtuallog_database.testing.memory_store import MemoryDisk
 from virtuallog_database.testing.metered_store import MeteredStore
 from virtuallog_database.transaction import StoreTransaction
-from virtuallog_database.tree import command_codec, keys, quotas
+from virtuallog_database.tree import apply, command_codec, keys, quotas
 from virtuallog_database.tree.commands import Acl, Command, Create, Delete, Identity, Multi, Origin, SetAcl, SetData
 from virtuallog_database.tree.records import Znode, ZnodeKind, decode_meta
 from virtuallog_database.tree.results import ChangeKind, Error, RefusedError, Result
@@ -118,7 +118,7 @@ class MeteredTree:
         command = command_codec.parse_untrusted(entry.payload)
         burden = cost_of(
             self.store, transaction, command,
-            lambda metered: self.database.apply(metered, entry, position),  # type: ignore[arg-type]  # it has all that is asked for
+            lambda metered: apply.apply(metered, command),  # type: ignore[arg-type]  # it has all that is asked for
         )  # fmt: skip
         self.burdens.append(burden)
         return burden.result

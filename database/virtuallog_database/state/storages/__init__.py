@@ -1,0 +1,1 @@
+"""Storages of `State`, one module each."""

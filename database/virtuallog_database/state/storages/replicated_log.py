@@ -1,0 +1,375 @@
+"""Storage in the replicated log of Mesos used by itself: `virtuallog_loglets.paxos.standalone`.
+
+    async with open_log("data/1", node=1, quorum=2, peers=[...]) as log:
+        state = State(ReplicatedLogStorage(log))
+
+The log holds records (`core/log_records.py`), and each client an image of them in memory (`core/log_image.py`). Any number
+of processes may use one log. It has one writer at a time, so what a writer compares with is the present version:
+
+    set, expunge    compare; elect this writer unless it leads; learn what others wrote; compare again; append; truncate
+    get, names      ask a quorum how far the log goes; learn the rest, if there is any; look at the image
+
+A read costs a round trip and no write, and turns no writer out. So every client, also one whose writer was turned out,
+reads what was completed before. A refusal is a read, too: a deposed owner whose version is stale is refused without an
+election. Only a write that fits the present version elects its writer, and turns the other one out.
+
+Source: Mesos, src/state/log.cpp. Departures:
+* Reads ask a quorum. There `get` looks at the image of a writer that may have been turned out.
+* None from an append is *maybe*: this writer is elected again, and learns what became of it. There it is `false`.
+* After any failure an image that misses truncated records is dropped, and the log read from its beginning (defect 0.9).
+* The log is truncated once that frees `slack_bytes`, not after each write: a truncation costs as much as a write.
+* It is defragmented, as one rarely written name would hold the truncation point for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+import attrs
+import trio
+
+from virtuallog.contract.errors import TooLargeError, UnavailableError, VirtualLogError
+from virtuallog.contract.types import NodeId
+from virtuallog_database.state.core.log_image import LogImage
+from virtuallog_database.state.core.log_records import (
+    FRAME_BYTES,
+    DiffRecord,
+    ExpungeRecord,
+    LogRecord,
+    SnapshotRecord,
+    parse_untrusted,
+)
+from virtuallog_database.state.storage import may_set
+from virtuallog_database.state.variable import StateEntry, encode_name
+from virtuallog_loglets.paxos.core.tail_check import cover_of, newest_of
+from virtuallog_loglets.paxos.core.values import ValueKind, kind_of, payload_of
+from virtuallog_loglets.paxos.drivers.broadcast import Broadcast
+from virtuallog_loglets.paxos.drivers.catch_up import catch_up
+from virtuallog_loglets.paxos.messages import GetStanding, Standing
+from virtuallog_loglets.paxos.standalone.log import Log, Position
+from virtuallog_loglets.paxos.standalone.writer import DATA_BYTES_MAX, LogWriter
+
+VALUE_BYTES_MAX: Final = DATA_BYTES_MAX - FRAME_BYTES
+"""Largest value: its SNAPSHOT fits into one entry of the log."""
+DIFFS_DEFAULT: Final = 128
+"""Most DIFFs behind one SNAPSHOT; the library of Mesos has 0 and its tests 1024. A replay copies the value for each."""
+SLACK_BYTES: Final = 1 << 20
+"""Bytes that the log may hold beyond what is needed, before it is worth a write to drop or to move some."""
+READ_BYTES: Final = 1 << 20
+"""Bytes of one piece of a replay. All else in memory is the image."""
+ASK_SECONDS: Final = 1.0
+"""Timeout of the question how far the log goes, which needs no sync."""
+RECOVER_SECONDS: Final = 10.0
+"""Wait for the replica of this process to vote; `State` asks again."""
+LEARN_SECONDS: Final = 10.0
+"""Timeout for learning what others have written, or for filling it; an election has as much."""
+LOOK_SECONDS: Final = 0.02
+"""Pause between two looks for a decision that its writer is about to announce. It does so within milliseconds."""
+ANNOUNCE_SECONDS: Final = 0.5
+"""Wait for that, before this replica fills the position, as its writer may be gone. A writer that is merely slow is turned
+out by it."""
+ELECTIONS: Final = 3
+"""Elections of one call. Two clients that want to write at once meet again only by chance."""
+ELECT_PAUSE_SECONDS: Final = 0.05
+"""Longest pause between two elections."""
+ROUNDS_MAX: Final = 16
+"""Rounds of one call. Each one more is due to a write of another client."""
+
+
+@attrs.define
+class _Sought:
+    """A version whose append got no answer."""
+
+    version: bytes
+    is_found: bool = False
+    is_whole: bool = True
+    """False if records were dropped unread, so it may have been there."""
+
+
+@attrs.define(eq=False)
+class ReplicatedLogStorage:
+    """Implements `StateStorage` with a log that holds nothing else.
+
+    Reads are linearizable in every process. A call that meets records of another program raises MalformedError, and a log
+    that has ended raises its error; then a write has an unknown outcome.
+
+    Args:
+        log: the log, as seen from the replica in this process.
+        diffs_between_snapshots: most differences behind one whole value; 0 for none.
+        slack_bytes: see SLACK_BYTES.
+    """
+
+    _log: Log
+    diffs_between_snapshots: int = attrs.field(default=DIFFS_DEFAULT, kw_only=True)
+    slack_bytes: int = attrs.field(default=SLACK_BYTES, kw_only=True)
+    value_bytes_max: int = attrs.field(default=VALUE_BYTES_MAX, init=False)
+    _writer: LogWriter = attrs.field(init=False)
+    _leads: bool = attrs.field(default=False, init=False)
+    """True if the writer is elected, and its last write was answered."""
+    _lingers: bool = attrs.field(default=False, init=False)
+    """True if a record without an answer may still come into the log: until an election has settled its position."""
+    _image: LogImage = attrs.field(init=False)
+    _writing: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+    """Held by the task that changes the image or uses the writer, from the comparison to the end of a write."""
+    _sought: _Sought | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._writer, self._image = LogWriter(self._log), self._empty()
+
+    async def get(self, name: str) -> StateEntry | None:
+        await self._read_up()
+        return self._image.get(name)
+
+    async def names(self) -> frozenset[str]:
+        await self._read_up()
+        return self._image.names()
+
+    async def set(self, name: str, entry: StateEntry, expected: bytes, *, may_create: bool) -> bool:
+        encode_name(name)
+        if len(entry.value) > self.value_bytes_max:
+            raise TooLargeError("bytes of a value", len(entry.value), self.value_bytes_max)
+        async with self._writing:
+            try:
+                return await self._set(name, entry, expected, may_create=may_create)
+            finally:
+                self._sought = None
+
+    async def expunge(self, name: str, expected: bytes) -> bool:
+        async with self._writing:
+            for _ in range(ROUNDS_MAX):
+                if self._image.version(name) != expected:
+                    if not await self._refresh():
+                        return False
+                elif not self._leads:
+                    await self._lead()
+                elif await self._append(record := ExpungeRecord(name, expected)):
+                    await self._tidy(record.cost)
+                    return True
+                else:
+                    # The repeated call finds out. One that finds nothing cannot tell its own record from that of another.
+                    raise UnavailableError(f"unknown outcome: the writer was turned out while it removed '{name}'")
+            raise _contended()
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    async def _set(self, name: str, entry: StateEntry, expected: bytes, *, may_create: bool) -> bool:
+        for _ in range(ROUNDS_MAX):
+            present = self._image.version(name)
+            is_answer = present == entry.version or not may_set(present, expected, may_create=may_create)
+            if is_answer and not self._lingers:
+                # This may be what was true before another client wrote.
+                if not await self._refresh():
+                    return present == entry.version or self._settled(name)
+            elif not self._leads:
+                await self._lead()
+            elif await self._append(record := self._image.next_record(name, entry)):
+                await self._tidy(record.cost)
+                return True
+            else:
+                self._sought = _Sought(entry.version)
+        raise _contended()
+
+    def _settled(self, name: str) -> bool:
+        """True if the append without an answer of this call was decided; another client has written since. All earlier positions are decided
+        now, and a writer that was turned out decides none, so it is never decided later.
+
+        Raises:
+            UnavailableError: it cannot be known.
+        """
+        if self._sought is not None and not self._sought.is_whole:
+            raise UnavailableError(f"unknown outcome: the records of '{name}' have been truncated")
+        return self._sought is not None and self._sought.is_found
+
+    async def _lead(self) -> None:
+        """Turn out every other writer, and apply all that was written.
+
+        Raises:
+            UnavailableError: not elected, or no quorum answers.
+        """
+        environment = self._log.environment
+        await self._recovered()
+        for left in reversed(range(ELECTIONS)):
+            if await self._writer.start() is not None:
+                await self._refresh()
+                self._leads, self._lingers = True, False
+                return
+            if left:
+                await environment.clock.sleep(ELECT_PAUSE_SECONDS * environment.random.random())
+        raise UnavailableError(
+            "the writer of the log is not elected: too few replicas answer, or another one was faster"
+        )
+
+    async def _append(self, record: LogRecord) -> bool:
+        """Append a record and apply it. False: *maybe*. Then, and if this is cancelled, the next write begins with an election and a replay."""
+        self._leads, self._lingers = False, True
+        position = await self._writer.append(record.encode())
+        if position is None:
+            return False
+        assert position.value == self._image.next_position, (
+            "a writer that leads has applied all that was written before"
+        )
+        self._image.apply(position.value, record)
+        self._leads, self._lingers = True, False
+        return True
+
+    async def _tidy(self, written: int) -> None:
+        """Move old values to the tail, and truncate the log, if that is due.
+
+        Failures are ignored on purpose. The write before is durable, so its caller must not get an error. The next append
+        meets the same failure, and the next write makes up for what is left undone.
+        """
+        with suppress(VirtualLogError):
+            record = self._image.rewrite(written, DATA_BYTES_MAX)
+            if record is not None and not await self._append(record):
+                return
+            if self._image.garbage_bytes > self.slack_bytes:
+                await self._truncate()
+
+    async def _truncate(self) -> None:
+        self._leads = False
+        position = await self._writer.truncate(Position(self._image.truncation_point))
+        if position is not None:
+            self._image.truncated()
+            self._image.skip(position.value)
+            self._leads = True
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    async def _read_up(self) -> None:
+        """Apply all that was completed before the call. Needs the lock only if there is something new."""
+        if await self._cover() >= self._image.next_position:
+            async with self._writing:
+                await self._refresh()
+
+    async def _refresh(self) -> bool:
+        """Apply all that was completed before the call; returns False if there was nothing new. Call with the lock.
+
+        An image that misses truncated records begins anew at the beginning of the log. It is whole only behind the
+        TRUNCATE that has moved the beginning. That one was decided before a replica learned of it, so the answers of a
+        quorum that is asked afterwards cover it.
+
+        Raises:
+            UnavailableError: no quorum answers, or the log is truncated faster than it can be read.
+        """
+        core = self._log.replica.core
+        for _ in range(ROUNDS_MAX):
+            begin, former = core.begin, self._image.next_position
+            cover = await self._cover()
+            await self._learn(cover)
+            image = self._image
+            if core.begin > image.next_position:
+                if core.begin > begin:
+                    continue
+                image = self._empty(begin)
+                if self._sought is not None:
+                    self._sought.is_whole = False
+            elif cover < image.next_position:
+                return False
+            if await self._replay(image, cover):
+                self._image, self._leads = image, False  # another writer has written this, or filled it
+                return image.next_position > former
+        raise _contended()
+
+    async def _cover(self) -> int:
+        """Highest position that may have been acknowledged before the call.
+
+        Raises:
+            UnavailableError: no quorum of replicas that vote has answered.
+        """
+        await self._recovered()
+        log, ensemble = self._log, self._log.network.ensemble()
+        standings: dict[NodeId, Standing] = {log.environment.node: log.replica.core.standing()}
+
+        def cover() -> int | None:
+            # Members that are not known here, as they register late, may be in a quorum.
+            return cover_of(newest_of(standings), 2 * ensemble.quorum - 1, ensemble.quorum)
+
+        def take(node: NodeId, outcome: Standing | VirtualLogError) -> None:
+            if isinstance(outcome, Standing):
+                standings[node] = outcome
+                if cover() is not None:
+                    question.enough()
+
+        question = Broadcast(log.environment, GetStanding(segment=log.replica.segment), take)
+        question.post(ensemble.members, ASK_SECONDS)
+        await question.wait()
+        found = cover() if ensemble.members else None
+        if found is None:
+            raise UnavailableError(
+                f"no quorum of the log answers: {len(standings)} replicas, and {ensemble.quorum} are needed"
+            )
+        return found
+
+    async def _recovered(self) -> None:
+        with self._log.environment.clock.timeout(RECOVER_SECONDS) as scope:
+            await self._log.recovered()
+        if scope.cancelled_caught:
+            raise UnavailableError("the replica of this process does not vote yet")
+
+    async def _learn(self, through: int) -> None:
+        """Have the local replica learn the positions that are not applied, through this one.
+
+        Raises:
+            UnavailableError: it takes too long.
+        """
+        log, clock = self._log, self._log.environment.clock
+        fill_at, stop = clock.monotonic() + ANNOUNCE_SECONDS, through + 1
+        with clock.timeout(LEARN_SECONDS) as scope:
+            while (first := max(self._image.next_position, log.replica.core.begin)) < stop:
+                fills = clock.monotonic() >= fill_at
+                ensemble = log.replica.ensemble
+                if await catch_up(log.replica, ensemble, log.environment, first, stop, fills=fills) == stop:
+                    return
+                await clock.sleep(LOOK_SECONDS)
+        if scope.cancelled_caught:
+            raise UnavailableError("the log is too far ahead, or no quorum answers")
+
+    async def _replay(self, image: LogImage, through: int) -> bool:
+        """Apply what the local replica has learned, piece by piece; False if it was truncated meanwhile.
+
+        Raises:
+            CorruptionError, MalformedError, BinaryTooOldError: the log holds what no writer of a state appends. The next call begins anew.
+        """
+        replica = self._log.replica
+        while image.next_position <= through:
+            found = (await replica.read(image.next_position, through + 1, READ_BYTES)).records
+            if not found:
+                return False
+            with self._anew_on_failure():
+                for record in found:
+                    if kind_of(record.value) is ValueKind.APPEND:
+                        self._apply(image, record.position, payload_of(record.value))
+            image.skip(found[-1].position)
+        with self._anew_on_failure():
+            image.complete()
+        return True
+
+    def _apply(self, image: LogImage, position: int, payload: bytes) -> None:
+        record = parse_untrusted(payload)
+        image.apply(position, record)
+        if self._sought is not None and self._sought.version in _versions(record):
+            self._sought.is_found = True
+
+    @contextmanager
+    def _anew_on_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except VirtualLogError:
+            self._leads, self._image = False, self._empty()
+            raise
+
+    def _empty(self, begin: int = 1) -> LogImage:
+        return LogImage(max(1, begin), self.diffs_between_snapshots, self.slack_bytes)
+
+
+def _versions(record: LogRecord) -> list[bytes]:
+    """Versions that a record stores."""
+    if isinstance(record, SnapshotRecord):
+        return [entry.version for _, entry in record.entries]
+    return [record.version] if isinstance(record, DiffRecord) else []
+
+
+def _contended() -> UnavailableError:
+    return UnavailableError("other clients write to the log all the time: nothing was done")
