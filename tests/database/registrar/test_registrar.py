@@ -1,0 +1,373 @@
+"""The registrar over storages in memory: Mesos' own tests of it, and what they do not ask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+
+import attrs
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from virtuallog.contract.errors import CorruptionError, TooLargeError, UnavailableError
+from virtuallog_database.errors import BinaryTooOldError
+from virtuallog_database.registrar.core import ownership
+from virtuallog_database.registrar.core.batch import OperationResult
+from virtuallog_database.registrar.core.edit import Edit, NotPermittedError, Operation
+from virtuallog_database.registrar.core.machine import EmptyPolicy
+from virtuallog_database.registrar.core.ownership import KEY, OWNERSHIP, Ownership
+from virtuallog_database.registrar.core.tables import RecordTable, encode_key
+from virtuallog_database.registrar.errors import (
+    DeposedError,
+    EmptyRegistryError,
+    MissingCapabilitiesError,
+    NotRecoveredError,
+    RegistrarAbortedError,
+)
+from virtuallog_database.registrar.registrar import Registrar, RegistrarSettings, open_registrar
+from virtuallog_database.state.core.record_changes import RecordChanges, VersionedRecords
+from virtuallog_database.state.records import PackedRecords
+from virtuallog_database.state.storages.memory import MemoryStorage
+
+NAMES = RecordTable[str]("names", str.encode, bytes.decode)
+NAME = "registry"
+
+
+@attrs.frozen
+class Admit:
+    """Adds a name, once."""
+
+    key: str
+    name: str = "a name"
+
+    def perform(self, edit: Edit) -> None:
+        if edit.get(NAMES, self.key) is not None:
+            raise NotPermittedError(f"{self.key} is admitted")
+        edit.put(NAMES, self.key, self.name)
+
+
+@attrs.frozen
+class Remove:
+    key: str
+
+    def perform(self, edit: Edit) -> None:
+        edit.delete(NAMES, self.key)
+
+
+@attrs.frozen
+class Buggy:
+    """Changes the registry, then raises what no operation should."""
+
+    def perform(self, edit: Edit) -> None:
+        edit.put(NAMES, "half", "done")
+        raise ZeroDivisionError
+
+
+@attrs.define(eq=False)
+class Storage:
+    """Records in memory. It loses answers, or refuses to answer, as a test wants."""
+
+    inner: PackedRecords = attrs.field(factory=lambda: PackedRecords(MemoryStorage()))
+    is_silent: bool = False
+    """Nothing is done, and no call returns."""
+    lost_answers: int = 0
+    """Updates that happen, and whose callers hear nothing."""
+    lost_calls: int = 0
+    """Updates that do not happen, and whose callers hear nothing."""
+    updates: list[RecordChanges] = attrs.field(factory=list)
+    changes_bytes_max: int = 1 << 20
+    is_open: trio.Event = attrs.field(factory=trio.Event)
+
+    def __attrs_post_init__(self) -> None:
+        self.is_open.set()
+
+    async def load(self, name: str) -> VersionedRecords | None:
+        await self._answer()
+        return await self.inner.load(name)
+
+    async def update(self, name: str, expected: bytes, changes: RecordChanges, *, may_create: bool) -> bool:
+        await self._answer()
+        if self.lost_calls:
+            self.lost_calls -= 1
+            raise UnavailableError("lost on the way there")
+        self.updates.append(changes)
+        is_done = await self.inner.update(name, expected, changes, may_create=may_create)
+        if self.lost_answers:
+            self.lost_answers -= 1
+            raise UnavailableError("lost on the way back")
+        return is_done
+
+    async def _answer(self) -> None:
+        await self.is_open.wait()
+        if self.is_silent:
+            await trio.sleep_forever()
+
+    async def stored(self) -> Mapping[str, str]:
+        """Names as a new owner would find them."""
+        found = await self.inner.load(NAME)
+        records = {} if found is None else found.records
+        return {key[6:].decode(): value[8:].decode() for key, value in records.items() if key.startswith(b"names\0")}
+
+
+def opened(storage: Storage, owner: str = "one", **settings: object) -> AbstractAsyncContextManager[Registrar]:
+    """A registrar of the registry of these tests."""
+    return open_registrar(storage, NAME, tables=[NAMES], owner=owner, settings=RegistrarSettings(**settings))  # type: ignore[arg-type]
+
+
+async def test_operations_wait_for_the_recovery(autojump_clock: MockClock) -> None:
+    """RegistrarTest.Recover: before `recover` operations fail; those of the recovery wait, and succeed in order."""
+    storage = Storage()
+    async with opened(storage) as registrar, trio.open_nursery() as nursery:
+        with pytest.raises(NotRecoveredError):
+            await registrar.apply(Admit("a"))
+        storage.is_open = trio.Event()
+        answers: list[str] = []
+
+        async def admit(key: str) -> None:
+            assert (await registrar.apply(Admit(key))).is_permitted
+            answers.append(key)
+
+        nursery.start_soon(registrar.recover)
+        for key in "abc":
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(admit, key)
+        await trio.testing.wait_all_tasks_blocked()
+        assert answers == []
+        storage.is_open.set()
+        registry = await registrar.recover()
+        await trio.testing.wait_all_tasks_blocked()
+
+        assert sorted(answers) == ["a", "b", "c"]
+        assert [key for key, _ in registry.items(NAMES)] == ["a", "b", "c"]
+        assert registry.get(OWNERSHIP, KEY) == Ownership("one", 1)
+        assert len(storage.updates) == 2, "the fence, and one batch"
+
+
+async def test_a_refused_operation_changes_nothing(autojump_clock: MockClock) -> None:
+    """RegistrarTest.Admit: true, then false; the others of its batch go on."""
+    storage = Storage()
+    async with opened(storage) as registrar:
+        await registrar.recover()
+        results = await at_once(registrar, storage, [Admit("a"), Admit("a", "again"), Admit("b")])
+
+        assert [(each.is_permitted, each.is_changed) for each in results] == [
+            (True, True),
+            (False, False),
+            (True, True),
+        ]
+        assert results[1].reason == "a is admitted"
+        assert await storage.stored() == {"first": "a name", "a": "a name", "b": "a name"}
+        assert len({each.version for each in results}) == 1, "one batch"
+
+
+async def test_a_bug_fails_alone(autojump_clock: MockClock) -> None:
+    """An operation that raises leaves no trace, and its batch goes on."""
+    storage = Storage()
+    async with opened(storage) as registrar:
+        await registrar.recover()
+        with pytest.raises(ZeroDivisionError):
+            await registrar.apply(Buggy())
+        assert (await registrar.apply(Admit("a"))).is_changed
+        assert await storage.stored() == {"a": "a name"}
+
+
+async def test_nothing_is_stored_for_nothing(autojump_clock: MockClock) -> None:
+    """A batch that changes nothing is answered without a store."""
+    storage = Storage()
+    async with opened(storage) as registrar:
+        await registrar.recover()
+        before = len(storage.updates)
+        result = await registrar.apply(Remove("unknown"))
+        assert result == OperationResult(True, False, registrar.version)
+        assert len(storage.updates) == before
+
+
+async def test_the_next_owner_fences_the_former_one(autojump_clock: MockClock) -> None:
+    """A recovery changes the version, so the former owner's store is refused: it is used up, a new one works."""
+    storage = Storage()
+    async with opened(storage) as first, opened(Storage(storage.inner), "two") as second:
+        await first.recover()
+        await first.apply(Admit("a"))
+        registry = await second.recover()
+        assert registry.get(OWNERSHIP, KEY) == Ownership("two", 2)
+        with pytest.raises(DeposedError):
+            await first.apply(Admit("b"))
+        with pytest.raises(DeposedError):
+            await first.apply(Admit("c"))
+        assert (await second.apply(Admit("b"))).is_changed
+        assert await storage.stored() == {"a": "a name", "b": "a name"}
+    async with opened(storage, "three") as third:
+        assert dict((await third.recover()).items(NAMES)) == {"a": "a name", "b": "a name"}
+
+
+async def test_a_lost_answer_is_settled(autojump_clock: MockClock) -> None:
+    """The store is repeated, and finds what it has done: defect 14 of Mesos, where the master aborts."""
+    storage = Storage()
+    async with opened(storage) as registrar:
+        await registrar.recover()
+        storage.lost_answers, storage.lost_calls = 1, 1
+        assert (await registrar.apply(Admit("a"))).is_changed
+        assert await storage.stored() == {"a": "a name"}
+
+
+async def test_an_abort_is_for_good(autojump_clock: MockClock) -> None:
+    """RegistrarTest.StoreTimeout and Abort: the outcome is unknown, and later operations fail though the storage answers again."""
+    storage = Storage()
+    async with opened(storage, aborts=True, store_seconds=20.0) as registrar:
+        await registrar.recover()
+        storage.is_silent = True
+        began = trio.current_time()
+        with pytest.raises(RegistrarAbortedError):
+            await registrar.apply(Admit("a"))
+        assert trio.current_time() - began == 20.0
+        storage.is_silent = False
+        with pytest.raises(RegistrarAbortedError):
+            await registrar.apply(Admit("b"))
+        assert registrar.queued == 0
+
+
+async def test_a_recovery_times_out(autojump_clock: MockClock) -> None:
+    """RegistrarTest.FetchTimeout: the recovery fails, also for those who ask later, and so does every operation."""
+    storage = Storage(is_silent=True)
+    async with opened(storage, fetch_seconds=60.0) as registrar:
+        for _ in range(2):
+            with pytest.raises(RegistrarAbortedError):
+                await registrar.recover()
+        assert trio.current_time() >= 60.0
+        with pytest.raises(RegistrarAbortedError):
+            await registrar.apply(Admit("a"))
+
+
+@pytest.mark.parametrize(
+    ("empty", "is_refused"), [(EmptyPolicy.FAIL, True), (EmptyPolicy.INITIALIZE, False), (EmptyPolicy.UPGRADE, False)]
+)
+async def test_an_empty_store(empty: EmptyPolicy, is_refused: bool, autojump_clock: MockClock) -> None:
+    """The table of the seed document: strict refuses an empty store, and nothing is written; an initialised one is no empty one."""
+    storage = Storage()
+    async with opened(storage, empty=empty) as registrar:
+        if is_refused:
+            with pytest.raises(EmptyRegistryError):
+                await registrar.recover()
+            assert storage.updates == []
+        else:
+            await registrar.recover()
+            assert registrar.was_empty
+    if not is_refused:
+        async with opened(storage, "two", empty=EmptyPolicy.FAIL) as registrar:
+            await registrar.recover()
+            assert not registrar.was_empty
+
+
+@attrs.frozen
+class Require:
+    """Uses what former programs do not know."""
+
+    capability: str
+    is_needed: bool = True
+
+    def perform(self, edit: Edit) -> None:
+        (edit.require if self.is_needed else edit.release)(self.capability)
+
+
+async def test_a_program_without_a_capability_is_refused(autojump_clock: MockClock) -> None:
+    """The guard is in the registry, so a downgrade is noticed before it writes; it goes with the last use of the capability."""
+    storage = Storage()
+    async with opened(storage, "new", capabilities=["AGENT_DRAINING"]) as registrar:
+        await registrar.recover()
+        assert (await registrar.apply(Require("AGENT_DRAINING"))).is_changed
+        assert not (await registrar.apply(Require("AGENT_DRAINING"))).is_changed
+    before = len(storage.updates)
+    async with opened(storage, "old") as registrar:
+        with pytest.raises(MissingCapabilitiesError):
+            await registrar.recover()
+        assert len(storage.updates) == before
+    async with opened(storage, "new", capabilities=["AGENT_DRAINING"]) as registrar:
+        await registrar.recover()
+        await registrar.apply(Require("AGENT_DRAINING", is_needed=False))
+    async with opened(storage, "old") as registrar:
+        await registrar.recover()
+
+
+async def test_a_registry_that_cannot_be_read(autojump_clock: MockClock) -> None:
+    """Records of another table, damaged ones, and those of a later format: typed, and nothing is written."""
+    for key, value, error in [
+        (b"others\0a", bytes(8), CorruptionError),
+        (b"names\0a", b"short", CorruptionError),
+        (b"names\0a", bytes(8) + b"\xff", CorruptionError),
+        (encode_key("registrar", KEY), bytes(8) + b'[2,"x"]', BinaryTooOldError),
+        (encode_key("registrar", KEY), bytes(8) + b"nothing", CorruptionError),
+    ]:
+        storage = Storage()
+        await storage.inner.update(NAME, b"", RecordChanges(bytes(16), {key: value}), may_create=True)
+        async with opened(storage) as registrar:
+            with pytest.raises(error):
+                await registrar.recover()
+        assert storage.updates == []
+
+
+async def test_batches_are_bounded(autojump_clock: MockClock) -> None:
+    """A batch takes what a store may hold; an operation that alone is larger is refused, and changes nothing."""
+    storage = Storage(changes_bytes_max=1000)
+    async with opened(storage) as registrar:
+        await registrar.recover()
+        with pytest.raises(TooLargeError):
+            await registrar.apply(Admit("large", "x" * 1000))
+        await at_once(registrar, storage, [Admit(f"{number}", "x" * 90) for number in range(50)])
+
+        assert len(await storage.stored()) == 51
+        assert all(sum(len(key) + len(value) for key, value in each.puts.items()) <= 1000 for each in storage.updates)
+
+
+async def test_the_stream_of_changes_has_every_stored_batch(autojump_clock: MockClock) -> None:
+    """In order, and nothing before it is stored; it ends with the registrar."""
+    storage = Storage()
+    seen: list[tuple[str, str | None]] = []
+    async with trio.open_nursery() as nursery:
+        async with opened(storage) as registrar:
+            await registrar.recover()
+            with registrar.changes() as stream:
+                await registrar.apply(Admit("a"))
+                await registrar.apply(Remove("a"))
+                for _ in range(2):
+                    change = await stream.receive()
+                    seen += [(key, None if slot is None else slot.record) for (_, key), slot in change.changes.items()]
+                assert change.version == registrar.version
+        nursery.cancel_scope.cancel()
+    assert seen == [("a", "a name"), ("a", None)]
+
+
+async def test_the_operation_of_a_cancelled_caller_may_happen(autojump_clock: MockClock) -> None:
+    """Cancelling stops the wait, and nothing else; the registrar goes on."""
+    storage = Storage()
+    async with opened(storage) as registrar:
+        await registrar.recover()
+        storage.is_open = trio.Event()
+        with trio.move_on_after(1):
+            await registrar.apply(Admit("a"))
+        storage.is_open.set()
+        await registrar.apply(Admit("b"))
+        assert await storage.stored() == {"a": "a name", "b": "a name"}
+
+
+async def at_once(registrar: Registrar, storage: Storage, operations: Sequence[Operation]) -> list[OperationResult]:
+    """Results of operations that wait, in this order, while an earlier one is being stored."""
+    results: dict[int, OperationResult] = {}
+
+    async def one(number: int, operation: Operation) -> None:
+        results[number] = await registrar.apply(operation)
+
+    storage.is_open = trio.Event()
+    async with trio.open_nursery() as nursery:
+        for number, operation in enumerate([Admit("first"), *operations]):
+            nursery.start_soon(one, number, operation)
+            await trio.testing.wait_all_tasks_blocked()
+        storage.is_open.set()
+    return [results[number] for number in range(1, len(operations) + 1)]
+
+
+def test_a_record_of_an_owner_is_read_as_it_was_written() -> None:
+    """And nothing else is."""
+    record = Ownership("master", 7, ("A", "B"))
+    assert ownership.decode_untrusted(ownership.encode(record)) == record
