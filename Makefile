@@ -45,7 +45,7 @@ SEEDS ?= $(if $(MINUTES),,1..2000)
 SCENARIO ?= cluster
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs quick test long verify fix sim explore hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zookeeper rate zelos spark spark-bench spark-compact spark-stream setup
+.PHONY: help demo docs quick test registrar masters long verify fix sim explore hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zookeeper rate zelos spark spark-bench spark-compact spark-stream setup
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -152,6 +152,15 @@ swap kill hosts churn: setup | $(OUT)
 	$(BIN)/python -m virtuallog_lab.experiments.$(MODULE) --picture $(OUT)/$@.png --markdown $(ARGUMENTS) > $(OUT)/$@.md
 	@cat $(OUT)/$@.md
 	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill_documents $(OUT) docs/results/measurements.md)
+
+# The registrar at the size of large clusters, and failovers of examples/master.py; docs/results/measurements.md.
+registrar: setup | $(OUT)
+	$(BIN)/python -m virtuallog_lab.experiments.registrar.registry --markdown $(ARGUMENTS) > $(OUT)/registrar.md
+	@cat $(OUT)/registrar.md
+
+masters: setup | $(OUT)
+	$(BIN)/python -m virtuallog_lab.experiments.registrar.masters --failovers 200 --markdown $(ARGUMENTS) > $(OUT)/masters.md
+	@cat $(OUT)/masters.md
 
 spark-bench: setup | $(OUT)
 	$(BIN)/python -m virtuallog_lab.experiments.spark_scan.scan --picture $(OUT)/spark.png --markdown $(ARGUMENTS) > $(OUT)/spark.md
