@@ -13,6 +13,7 @@ from tests.planted_bugs.database import (
     database,
     leases,
     log_authorship,
+    registrar,
     session_expiry,
     session_floor,
     unauthorized_clients,
@@ -65,6 +66,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *restarts.MUTANTS,
     *register_import.MUTANTS,
     *session_floor.MUTANTS,
+    *registrar.MUTANTS,
 )
 
 

@@ -19,6 +19,8 @@ from virtuallog_simulation.explorer.paxos.state import PaxosBounds
 from virtuallog_simulation.explorer.protocol import Protocol
 from virtuallog_simulation.explorer.raft.protocol import RaftProtocol
 from virtuallog_simulation.explorer.raft.state import RaftBounds
+from virtuallog_simulation.explorer.registrar.protocol import RegistrarProtocol
+from virtuallog_simulation.explorer.registrar.state import RegistrarBounds
 
 
 @attrs.frozen(kw_only=True)
@@ -74,6 +76,14 @@ def _paxos(name: str, about: str, states: int, depth: int, **bounds: Any) -> Exp
     chosen = PaxosBounds(**bounds)
     return ExplorerConfiguration(
         name=f"paxos-{name}", about=about, make=lambda: PaxosProtocol.of(chosen), states=states, depth=depth,
+        is_large=states >= _LARGE,
+    )  # fmt: skip
+
+
+def _registrar(name: str, about: str, states: int, depth: int, **bounds: Any) -> ExplorerConfiguration:
+    chosen = RegistrarBounds(**bounds)
+    return ExplorerConfiguration(
+        name=f"registrar-{name}" if name else "registrar", about=about, make=lambda: RegistrarProtocol.of(chosen), states=states, depth=depth,
         is_large=states >= _LARGE,
     )  # fmt: skip
 
@@ -197,4 +207,19 @@ PAXOS: Final = (
            elections=1, clients=1, checks=1),
 )  # fmt: skip
 
-CONFIGURATIONS: Final = {each.name: each for each in (*RAFT, *NATIVE, *PAXOS, *METASTORE)}
+REGISTRAR: Final = (
+    _registrar("", "two owners with an operation each", 11_393, 32),
+    _registrar("fence", "two recoveries, all messages lost or late", 1_342, 26, operations=(), in_flight=4),
+    _registrar("same-name", "two recoveries of owners with one name", 1_037, 27, operations=(), same_name=True),
+    _registrar("3", "three recoveries", 7_023, 23, owners=3, operations=(), fences=1),
+    _registrar("replace", "two owners, one of which crashes, or ends and is replaced", 4_988, 21, operations=(), fences=1,
+               replacements=1),
+    _registrar("alone", "an operation that is refused beside that of another", 10_798, 31, operations=("alone",)),
+    _registrar("ensure", "operations that change nothing where another was first", 3_442, 19, operations=("ensure",), fences=1),
+    _registrar("abort", "a registrar ends where it has no answer", 7_535, 21, fences=1, aborts=True),
+    _registrar("late", "four messages in flight", 14_863, 32, in_flight=4),
+    _registrar("queue", "two operations each, in one batch or two", 18_615, 28, operations=("add", "add"), fences=1),
+    _registrar("replace-add", "the same as replace, with an operation each", 86_678, 30, fences=1, replacements=1),
+)  # fmt: skip
+
+CONFIGURATIONS: Final = {each.name: each for each in (*RAFT, *NATIVE, *PAXOS, *METASTORE, *REGISTRAR)}

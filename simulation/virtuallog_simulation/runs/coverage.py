@@ -31,6 +31,7 @@ from virtuallog_simulation.scenarios.database import (
     late_copies,
     leases,
     load,
+    registrars,
     rights,
     server_restarts,
 )
@@ -154,6 +155,10 @@ DEMANDS: Final[Mapping[str, Demand]] = {
     "zelos": Demand(
         without_classes=tuple(name for name in NAMES if name != LOST_DATABASE),
         looks=load.LOOKED,
+    ),
+    "registrars": Demand(
+        without_classes=tuple(name for name in NAMES if name != LOST_DATABASE),
+        looks=registrars.LOOKED,
     ),
     # It stages its faults: its own counters show what must have come about.
     "comeback": Demand(without_classes=NAMES, looks=server_restarts.LOOKED),

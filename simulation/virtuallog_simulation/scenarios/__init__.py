@@ -16,6 +16,7 @@
     database/late_copies.py                 belated
     database/leases.py                      leased
     database/load.py                        zelos
+    database/registrars.py                  registrars
     database/rights.py                      rights
     database/server_restarts.py             comeback
     fast_disks.py                           fast-cluster, fast-native, fast-paxos, fast-raft

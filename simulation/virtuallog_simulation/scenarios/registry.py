@@ -23,6 +23,7 @@ from virtuallog_simulation.scenarios.database.expiring_sessions import EXPIRING
 from virtuallog_simulation.scenarios.database.late_copies import BELATED
 from virtuallog_simulation.scenarios.database.leases import LEASED
 from virtuallog_simulation.scenarios.database.load import DATABASE
+from virtuallog_simulation.scenarios.database.registrars import REGISTRARS
 from virtuallog_simulation.scenarios.database.rights import RIGHTS
 from virtuallog_simulation.scenarios.database.server_restarts import COMEBACK
 from virtuallog_simulation.scenarios.fast_disks import FAST_CLUSTER, FAST_NATIVE, FAST_PAXOS, FAST_RAFT
@@ -126,6 +127,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         REBORN,
         REBUILT,
         REGISTER,
+        REGISTRARS,
         REPAIR,
         REPLACED,
         RESTART,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tests.simulation.explorer import metastore_mutants, native_mutants, paxos_mutants, raft_mutants
+from tests.simulation.explorer import metastore_mutants, native_mutants, paxos_mutants, raft_mutants, registrar_mutants
 
 
 def main() -> None:
@@ -12,7 +12,10 @@ def main() -> None:
     click.echo("| bug | specification | configuration | states | depth | seconds | says |")
     click.echo("|---|---|---|---:|---:|---:|---|")
     missed = 0
-    for mutant in (*raft_mutants.MUTANTS, *native_mutants.MUTANTS, *paxos_mutants.MUTANTS, *metastore_mutants.MUTANTS):
+    for mutant in (
+        *raft_mutants.MUTANTS, *native_mutants.MUTANTS, *paxos_mutants.MUTANTS, *metastore_mutants.MUTANTS,
+        *registrar_mutants.MUTANTS,
+    ):  # fmt: skip
         head = f"| {mutant.name} | {mutant.number} | `{mutant.configuration}` |"
         if mutant.schedule:
             told = mutant.retell()

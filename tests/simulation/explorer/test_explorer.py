@@ -44,7 +44,17 @@ def test_every_state_within_the_bounds_keeps_the_promises(configuration: Explore
 
 @pytest.mark.parametrize(
     "name",
-    ["raft-crash", "raft-seal", "native-duplicate", "native-seal", "paxos-election", "paxos-failover", "metastore-put"],
+    [
+        "raft-crash",
+        "raft-seal",
+        "native-duplicate",
+        "native-seal",
+        "paxos-election",
+        "paxos-failover",
+        "metastore-put",
+        "registrar-fence",
+        "registrar-replace",
+    ],
 )
 def test_states_that_differ_in_names_only_behave_alike(name: str) -> None:
     """As many states are found without merging as there are names for the merged ones: no two were merged wrongly."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.explorer import metastore_mutants, native_mutants, paxos_mutants, raft_mutants
+from tests.simulation.explorer import metastore_mutants, native_mutants, paxos_mutants, raft_mutants, registrar_mutants
 from tests.simulation.explorer.mutant import SCHEDULES, ExploredMutant
 from virtuallog_simulation.explorer import story
 from virtuallog_simulation.explorer.configurations import CONFIGURATIONS
 
-MUTANTS = (*raft_mutants.MUTANTS, *native_mutants.MUTANTS, *paxos_mutants.MUTANTS, *metastore_mutants.MUTANTS)
+MUTANTS = (
+    *raft_mutants.MUTANTS, *native_mutants.MUTANTS, *paxos_mutants.MUTANTS, *metastore_mutants.MUTANTS,
+    *registrar_mutants.MUTANTS,
+)  # fmt: skip
 SEARCHED = [
     pytest.param(mutant, marks=pytest.mark.long) if mutant.is_long else mutant
     for mutant in MUTANTS

@@ -146,7 +146,7 @@ def _count(world: World, what: str) -> None:
 async def tell(world: World) -> None:
     """Tell the story."""
     source = world.random("plan")
-    cluster = Cluster(world, _draw_plan(source, world), cluster_load.SETTINGS)
+    cluster = Cluster(world, draw_plan(source, world), cluster_load.SETTINGS)
     witness = Witness(world.history, world.violations)
     states = StateWatch(world.history, world.violations, world.counts)
     world.on_store_open, world.on_store_write = states.opened, states.wrote
@@ -176,7 +176,8 @@ def _restore(world: World, cluster: Cluster, servers: DatabaseServers, states: S
         states.began(position, StoreDisk(content=SortedPairs(dict(pairs))))
 
 
-def _draw_plan(source: random.Random, world: World) -> ClusterPlan:
+def draw_plan(source: random.Random, world: World) -> ClusterPlan:
+    """A cluster of three nodes, with some of the kinds of loglets."""
     makers: list[ProviderMaker] = [cluster_load.native, PaxosProvider, StripedProvider]
     source.shuffle(makers)
     del makers[source.choice((1, 2, 3)) :]

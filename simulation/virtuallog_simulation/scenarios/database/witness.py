@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import attrs
 
+from virtuallog.contract.errors import VirtualLogError
 from virtuallog.contract.types import LogPosition
 from virtuallog.testing.checker.history import History
 from virtuallog.testing.checker.violation import Violation
@@ -21,12 +22,24 @@ from virtuallog_database.engines.layers.contract import FailedApply
 from virtuallog_database.engines.layers.layer import Layer, LayerContext
 from virtuallog_database.engines.stack import StackSettings, database_recipe
 from virtuallog_database.engines.time_engine import TimeEngine
+from virtuallog_database.state.core import variable_commands
+from virtuallog_database.state.core.variable_commands import Stage, Update, is_variable_command
+from virtuallog_database.state.core.variables import UpdateResult
 from virtuallog_database.transaction import StoreTransaction
 from virtuallog_database.tree import command_codec
 from virtuallog_database.tree.results import Result
 from virtuallog_simulation.checks.database.replay import Committed
 from virtuallog_simulation.checks.database.strong_reads import Fired
 from virtuallog_simulation.workload.database.embedded_client import TIMER
+
+
+@attrs.frozen
+class AppliedUpdate:
+    """A command on a variable, as the first replica has applied it."""
+
+    place: tuple[LogPosition, int]
+    command: Update | Stage
+    result: UpdateResult | VirtualLogError
 
 
 @attrs.define(eq=False)
@@ -37,6 +50,8 @@ class Witness:
     violations: list[Violation]
     compared: int = attrs.field(default=0, init=False)
     """Applications of a command that another replica, or a former life, had applied before."""
+    updates: list[AppliedUpdate] = attrs.field(factory=list, init=False)
+    """Commands on variables, in the order in which they were first seen."""
     _known: dict[tuple[int, int], tuple[bytes, Any]] = attrs.field(factory=dict, init=False)
     _fired: dict[str, LogPosition] = attrs.field(factory=dict, init=False)
 
@@ -59,6 +74,9 @@ class Witness:
             self.violations.append(Violation("timers fire", message))
 
     def applied(self, who: str, position: LogPosition, index: int, payload: bytes, result: Any) -> None:
+        if is_variable_command(payload):
+            self._applied_update(who, (position, index), payload, result)
+            return
         if not isinstance(result, Result):
             self.violations.append(Violation("no unexpected error", f"{who} failed to apply {payload!r}: {result}"))
             return
@@ -71,6 +89,16 @@ class Witness:
         self.compared += 1
         if known != told:
             message = f"{who} applied {told} at ({position}, {index}), where {known} was applied before"
+            self.violations.append(Violation("replicas apply the same", message))
+
+    def _applied_update(self, who: str, place: tuple[LogPosition, int], payload: bytes, result: Any) -> None:
+        """Take a command on a variable, which may be refused by an error: variables may not be enabled yet."""
+        heard = payload, result if isinstance(result, UpdateResult) else str(result)
+        known = self._known.setdefault(place, heard)
+        if known is heard:
+            self.updates.append(AppliedUpdate(place, variable_commands.parse_untrusted(payload), result))
+        elif known != heard:
+            message = f"{who} applied {heard} at {place}, where {known} was applied before"
             self.violations.append(Violation("replicas apply the same", message))
 
 

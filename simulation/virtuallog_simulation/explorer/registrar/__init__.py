@@ -1,0 +1,1 @@
+"""Explorer of the registrar: owners of one registry, over one store."""
