@@ -20,6 +20,7 @@ FRONT: Final = (
     ("virtuallog", "For programs that append and read."),
     ("virtuallog.embedded", ""),
     ("virtuallog.replica", ""),
+    ("virtuallog.state", ""),
 )
 """Modules whose `__all__` is shown name by name."""
 DATABASE: Final = (

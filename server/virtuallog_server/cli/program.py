@@ -29,6 +29,8 @@ _MODULES: Final = {
     "paxos_log": ("paxos-log",),
     "raft_log": ("raft-log",),
     "read": ("read", "tail", "trim"),
+    "registrar": ("registrar",),
+    "state": ("state",),
 }
 """Module of `virtuallog_server.cli.commands` -> the commands in it."""
 _OWN: Final = {

@@ -1,0 +1,165 @@
+"""The work of `virtuallog state`."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TextIO, TypeVar
+
+import click
+
+from virtuallog.contract.errors import MalformedError
+from virtuallog_database.state.location import open_storage
+from virtuallog_database.state.state import State
+from virtuallog_database.state.variable import VERSION_BYTES, Variable
+from virtuallog_server.cli.common import event_loop
+from virtuallog_server.cli.common.failures import Failure
+from virtuallog_server.cli.common.options import echo_json
+
+ResultT = TypeVar("ResultT")
+
+
+def names(storage: str, as_json: bool) -> None:
+    """Print the names of all variables, sorted."""
+    found = sorted(_with_state(storage, State.names))
+    if as_json:
+        echo_json({"names": found})
+    else:
+        for name in found:
+            click.echo(name)
+
+
+def get(storage: str, name: str, as_json: bool) -> None:
+    """Print a value.
+
+    Raises:
+        Failure: there is none.
+    """
+    variable = _with_state(storage, lambda state: state.fetch(name))
+    if not variable.is_stored:
+        raise Failure(f"there is no variable '{name}'")
+    if as_json:
+        echo_json(row_of(variable))
+    else:
+        sys.stdout.buffer.write(variable.value)
+        sys.stdout.buffer.flush()
+
+
+def store(storage: str, name: str, value: bytes, expected: str | None, as_json: bool) -> None:
+    """Store a value, and print its version."""
+
+    async def work(state: State) -> Variable:
+        variable = _expected(await state.fetch(name), expected)
+        return await state.store(variable.mutate(value), recreate=expected is None)
+
+    stored = _with_state(storage, work)
+    if as_json:
+        echo_json({"name": name, "version": stored.version.hex()})
+    else:
+        click.echo(stored.version.hex())
+
+
+def expunge(storage: str, name: str, expected: str | None) -> None:
+    """Remove a variable.
+
+    Raises:
+        Failure: there is none of this version.
+    """
+
+    async def work(state: State) -> bool:
+        return await state.expunge(_expected(await state.fetch(name), expected))
+
+    if not _with_state(storage, work):
+        raise Failure(f"there is no variable '{name}'" + (f" of version {expected}" if expected else ""))
+
+
+def dump(storage: str, out: TextIO) -> None:
+    """Write all variables, a line each, sorted by name."""
+
+    async def work(state: State) -> None:
+        for name in sorted(await state.names()):
+            variable = await state.fetch(name)
+            if variable.is_stored:
+                out.write(json.dumps(row_of(variable), ensure_ascii=False) + "\n")
+
+    _with_state(storage, work)
+
+
+def restore(storage: str, lines: TextIO, replaces: bool) -> None:
+    """Store the variables of a dump, one after the other."""
+
+    async def work(state: State) -> int:
+        count = 0
+        for number, line in enumerate(lines, 1):
+            name, value = _parse_untrusted(line, number)
+            await _store_new(state, name, value, replaces)
+            count += 1
+        return count
+
+    click.echo(f"{_with_state(storage, work)} variables stored")
+
+
+def copy(source: str, target: str, replaces: bool) -> None:
+    """Copy all variables."""
+
+    async def work(state: State) -> int:
+        async with open_storage(target) as storage:
+            other, count = State(storage), 0
+            for name in sorted(await state.names()):
+                variable = await state.fetch(name)
+                if variable.is_stored:
+                    await _store_new(other, name, variable.value, replaces)
+                    count += 1
+            return count
+
+    click.echo(f"{_with_state(source, work)} variables copied")
+
+
+async def _store_new(state: State, name: str, value: bytes, replaces: bool) -> None:
+    variable = await state.fetch(name)
+    if variable.is_stored and not replaces:
+        raise Failure(f"there is a variable '{name}' already: --replace")
+    await state.store(variable.mutate(value))
+
+
+def row_of(variable: Variable) -> dict[str, Any]:
+    """Name, version and value, as text or else in base 64."""
+    head = {"name": variable.name, "version": variable.version.hex()}
+    try:
+        return {**head, "value": variable.value.decode()}
+    except UnicodeDecodeError:
+        return {**head, "value_base64": base64.b64encode(variable.value).decode()}
+
+
+def _parse_untrusted(line: str, number: int) -> tuple[str, bytes]:
+    try:
+        row: Mapping[str, Any] = json.loads(line)
+        name, text = row["name"], row.get("value")
+        value = base64.b64decode(row["value_base64"], validate=True) if text is None else text.encode()
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise MalformedError(f"line {number} is not a variable of a dump") from error
+    if not isinstance(name, str):
+        raise MalformedError(f"line {number} has no name")
+    return name, value
+
+
+def _expected(found: Variable, expected: str | None) -> Variable:
+    if expected is None:
+        return found
+    try:
+        version = bytes.fromhex(expected)
+    except ValueError as error:
+        raise click.UsageError(f"--version {expected} is not hexadecimal") from error
+    if len(version) != VERSION_BYTES:
+        raise click.UsageError(f"--version {expected} has not {VERSION_BYTES} bytes")
+    return Variable(found.name, found.value, version, is_stored=True)
+
+
+def _with_state(storage: str, work: Callable[[State], Awaitable[ResultT]]) -> ResultT:
+    async def opened() -> ResultT:
+        async with open_storage(storage) as found:
+            return await work(State(found))
+
+    return event_loop.run(opened)
