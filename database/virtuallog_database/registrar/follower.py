@@ -23,7 +23,7 @@ from virtuallog.contract.ports import Clock
 from virtuallog.runtime.clock import SystemClock
 from virtuallog.runtime.nurseries import unwrapped_errors
 from virtuallog_database.registrar.core.ownership import OWNERSHIP
-from virtuallog_database.registrar.core.tables import RecordTable, Registry, decode_untrusted, split_key
+from virtuallog_database.registrar.core.tables import RecordTable, Registry, Slot, decode_untrusted, split_key
 from virtuallog_database.registrar.loaded_registry import decode_registry
 from virtuallog_database.state.core.record_changes import StoredUpdate
 from virtuallog_database.state.records import RecordStorage, UpdateStream, WatchesRecords
@@ -113,11 +113,11 @@ class Follower:
             self._set(Registry(), b"")
             return
         tables = {table.name: table for table in (*self._tables, OWNERSHIP)}
+        changes: dict[tuple[str, str], Slot | None] = {split_key(key): None for key in update.deletes}
         for key, value in update.puts.items():
             table, name, slot = decode_untrusted(key, value, tables)
-            self.registry.commit({(table, name): slot})
-        for key in update.deletes:
-            self.registry.commit({split_key(key): None})
+            changes[table, name] = slot
+        self.registry.commit(changes)
         self._set(self.registry, update.version)
 
     def _set(self, registry: Registry, version: bytes) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from copy import copy
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -26,6 +27,7 @@ import trio
 from virtuallog.contract.errors import InvalidSettingError, UnavailableError, VirtualLogError
 from virtuallog.contract.metrics import MetricFamily
 from virtuallog.contract.ports import Clock
+from virtuallog.runtime import log
 from virtuallog.runtime.clock import SystemClock
 from virtuallog.runtime.nurseries import unwrapped_errors
 from virtuallog_database.registrar.core.batch import OperationResult
@@ -133,7 +135,7 @@ class Registrar:
             self._nursery.start_soon(self._run, effect)
         await self._recovered.wait()
         if self._machine.error is not None:
-            raise self._machine.error
+            raise copy(self._machine.error)
         return self._machine.registry
 
     async def apply(self, operation: Operation) -> OperationResult:
@@ -172,8 +174,13 @@ class Registrar:
 
     @property
     def was_empty(self) -> bool:
-        """True if the recovery has begun an empty registry: with EmptyPolicy.UPGRADE all that report may be admitted."""
+        """True if the recovery has begun an empty registry."""
         return self._machine.was_empty
+
+    @property
+    def is_upgrading(self) -> bool:
+        """True with EmptyPolicy.UPGRADE: its user admits all that report, also to a registry that was there."""
+        return self.settings.empty is EmptyPolicy.UPGRADE
 
     @property
     def tables(self) -> Sequence[RecordTable[Any]]:
@@ -232,6 +239,7 @@ class Registrar:
     def end(self) -> None:
         """End the registrar: waiting callers get an error."""
         self._tell(self._machine.failed(RegistrarAbortedError(self.name, "it was closed")))
+        self._finish()
 
     async def _run(self, effect: Effect) -> None:
         """Carry out one effect. If cancelled, a store under way may still happen; the registrar ends with it."""
@@ -287,10 +295,16 @@ class Registrar:
             else:
                 self._tell([effect])
         if self._machine.error is not None:
-            self._end_streams()
-            self._recovered.set()
-            self._ended.set()
+            self._finish()
         self._work.set()
+
+    def _finish(self) -> None:
+        """Tell all who wait that the registrar has ended."""
+        for sender in self._readers:
+            sender.close()
+        self._readers.clear()
+        self._recovered.set()
+        self._ended.set()
 
     def _tell(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -298,6 +312,8 @@ class Registrar:
                 case Resolve(answer, found):
                     answer(found)
                 case Recovered():
+                    if self.is_upgrading and not self.was_empty:
+                        log.warning("EmptyPolicy.UPGRADE on a registry that is there", name=self.name)
                     self._recovered.set()
                 case Committed(changes, version):
                     self._publish(RegistryChange(changes, version))
@@ -309,11 +325,6 @@ class Registrar:
             except (trio.WouldBlock, trio.BrokenResourceError):
                 self._readers.discard(sender)
                 sender.close()
-
-    def _end_streams(self) -> None:
-        for sender in self._readers:
-            sender.close()
-        self._readers.clear()
 
     def _given_up(self, error: VirtualLogError) -> VirtualLogError:
         return RegistrarAbortedError(self.name, str(error)) if isinstance(error, UnavailableError) else error

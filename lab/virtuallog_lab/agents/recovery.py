@@ -10,6 +10,7 @@ garbage.due(registry, now) -> Prune | None               from time to time
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 import attrs
@@ -22,6 +23,8 @@ from virtuallog_lab.agents.records import ADMITTED, GONE, UNREACHABLE
 RETURN_SECONDS: Final = 600.0
 """Time that agents get to register again: Mesos' default, and its minimum."""
 DAY_SECONDS: Final = 86400.0
+PRUNE_MAX: Final = 20_000
+"""Most records of one removal. Mesos prunes all at once; here an operation is one command of the log, of at most 2 MiB."""
 
 
 @attrs.define
@@ -171,14 +174,21 @@ class GarbageCollection:
         """The operation for now; None if it is not yet time, or nothing is old."""
         if now < self.next_time:
             return None
-        self.next_time = now + self.settings.interval_seconds
-        return garbage(self.settings, registry, now)
+        found = garbage(self.settings, registry, now)
+        is_full = found is not None and len(found.unreachable) + len(found.gone) >= PRUNE_MAX
+        self.next_time = now if is_full else now + self.settings.interval_seconds
+        return found
 
 
 def garbage(settings: GarbageSettings, registry: Registry, now: float) -> Prune | None:
-    """One operation that prunes both lists by count and then by age; None if nothing is old."""
-    unreachable = tuple(_old(settings, [(key, lost.time) for key, lost in registry.items(UNREACHABLE)], now))
-    gone = tuple(_old(settings, [(key, lost.time) for key, lost in registry.items(GONE)], now))
+    """One operation that prunes both lists by count and then by age, at most PRUNE_MAX records; None if nothing is old."""
+    lost = _old(settings, [(key, lost.time) for key, lost in registry.items(UNREACHABLE)], now)
+    unreachable = tuple(islice(lost, PRUNE_MAX))
+    gone = tuple(
+        islice(
+            _old(settings, [(key, gone.time) for key, gone in registry.items(GONE)], now), PRUNE_MAX - len(unreachable)
+        )
+    )
     return Prune(unreachable, gone) if unreachable or gone else None
 
 

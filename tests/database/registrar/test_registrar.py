@@ -16,7 +16,7 @@ from virtuallog_database.errors import BinaryTooOldError
 from virtuallog_database.registrar.core import ownership
 from virtuallog_database.registrar.core.batch import OperationResult
 from virtuallog_database.registrar.core.edit import Edit, NotPermittedError, Operation
-from virtuallog_database.registrar.core.machine import EmptyPolicy
+from virtuallog_database.registrar.core.machine import BATCH_BYTES, EmptyPolicy
 from virtuallog_database.registrar.core.ownership import KEY, OWNERSHIP, Ownership
 from virtuallog_database.registrar.core.tables import RecordTable, encode_key
 from virtuallog_database.registrar.errors import (
@@ -26,7 +26,7 @@ from virtuallog_database.registrar.errors import (
     NotRecoveredError,
     RegistrarAbortedError,
 )
-from virtuallog_database.registrar.registrar import Registrar, RegistrarSettings, open_registrar
+from virtuallog_database.registrar.registrar import Registrar, RegistrarSettings, RegistryChange, open_registrar
 from virtuallog_database.state.core.record_changes import RecordChanges, VersionedRecords
 from virtuallog_database.state.records import PackedRecords
 from virtuallog_database.state.storages.memory import MemoryStorage
@@ -336,6 +336,48 @@ async def test_the_stream_of_changes_has_every_stored_batch(autojump_clock: Mock
                 assert change.version == registrar.version
         nursery.cancel_scope.cancel()
     assert seen == [("a", "a name"), ("a", None)]
+
+
+async def test_the_stream_ends_with_the_registrar(autojump_clock: MockClock) -> None:
+    """A reader that waits in another task is told, also when the registrar is closed."""
+    storage = Storage()
+    async with trio.open_nursery() as nursery, opened(storage) as registrar:
+        await registrar.recover()
+        with registrar.changes() as stream:
+            nursery.start_soon(_drain, stream)
+            await trio.testing.wait_all_tasks_blocked()
+            registrar.end()
+            await trio.testing.wait_all_tasks_blocked()
+            assert isinstance(await registrar.ended(), RegistrarAbortedError)
+
+
+async def _drain(stream: trio.MemoryReceiveChannel[RegistryChange]) -> None:
+    async for _ in stream:
+        pass
+
+
+async def test_an_upgrade_of_a_registry_that_is_there(autojump_clock: MockClock) -> None:
+    """It goes on as it is, and says that all are to be admitted."""
+    storage = Storage()
+    async with opened(storage) as registrar:
+        await registrar.recover()
+        await registrar.apply(Admit("a"))
+    async with opened(storage, "two", empty=EmptyPolicy.UPGRADE) as registrar:
+        await registrar.recover()
+        assert registrar.is_upgrading
+        assert not registrar.was_empty
+        assert registrar.registry.get(NAMES, "a") == "a name"
+
+
+async def test_one_operation_may_be_larger_than_a_usual_batch(autojump_clock: MockClock) -> None:
+    """Up to what a store takes; those behind it come in the next batch."""
+    storage = Storage(changes_bytes_max=2 << 20)
+    async with opened(storage) as registrar:
+        await registrar.recover()
+        large = Admit("large", "x" * (2 * BATCH_BYTES))
+        results = await at_once(registrar, storage, [large, Admit("b")])
+        assert all(result.is_changed for result in results)
+        assert results[0].version != results[1].version
 
 
 async def test_the_operation_of_a_cancelled_caller_may_happen(autojump_clock: MockClock) -> None:

@@ -157,6 +157,36 @@ async def test_a_standby_takes_over_from_its_copy(autojump_clock: MockClock) -> 
             assert follower.loads <= 2, "the first one, and one after its copy was taken"
 
 
+@attrs.frozen
+class Replace:
+    """Deletes a key and adds it again, behind another one."""
+
+    key: str
+    other: str
+
+    def perform(self, edit: Edit) -> None:
+        edit.put(NAMES, self.key, "first")
+        edit.put(NAMES, self.other, "second")
+        edit.delete(NAMES, self.key)
+        edit.put(NAMES, self.key, "third")
+
+
+async def test_a_copy_has_the_order_of_the_registry(autojump_clock: MockClock) -> None:
+    """A key that is deleted and added again in one batch goes to the end, here and there."""
+    async with worlds() as world:
+        storage, standby = await world.storage(1), await world.storage(2)
+        async with (
+            open_registrar(storage, "r", tables=[NAMES], owner="one") as registrar,
+            open_follower(standby, "r", tables=[NAMES]) as follower,
+        ):
+            await registrar.recover()
+            await registrar.apply(Replace("a", "b"))
+            while follower.version != registrar.version:
+                await follower.changed()
+            expected = [("b", "second"), ("a", "third")]
+            assert [*registrar.registry.items(NAMES)] == [*follower.registry.items(NAMES)] == expected
+
+
 async def test_a_follower_loads_again_behind_a_hole(autojump_clock: MockClock) -> None:
     """A new incarnation of the replica, or a value in the place of the records, is a hole."""
     async with worlds() as world:

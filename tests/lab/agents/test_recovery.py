@@ -6,6 +6,7 @@ import pytest
 
 from tests.lab.agents.memory_registrar import MemoryRegistrar, agent
 from virtuallog.contract.errors import InvalidSettingError
+from virtuallog_lab.agents import recovery
 from virtuallog_lab.agents.agent_operations import Admit, MarkGone, MarkReachable, MarkUnreachable, Prune
 from virtuallog_lab.agents.records import ADMITTED, GONE, UNREACHABLE
 from virtuallog_lab.agents.recovery import (
@@ -208,6 +209,19 @@ def test_garbage_is_collected_each_quarter_of_an_hour() -> None:
     assert collection.due(registrar.registry, START + 15 * DAY_SECONDS) == Prune(tuple("a"), tuple("w"))
     assert collection.due(registrar.registry, START + 15 * DAY_SECONDS + 899) is None
     assert collection.due(registrar.registry, START + 15 * DAY_SECONDS + 900) == Prune(tuple("ab"), tuple("wx"))
+
+
+def test_much_garbage_is_collected_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operation is one command of the log, so it is bounded; the next one is due at once."""
+    monkeypatch.setattr(recovery, "PRUNE_MAX", 3)
+    registrar = with_old_agents()
+    collection, now = GarbageCollection(GarbageSettings(), START), START + 15 * DAY_SECONDS + 901
+
+    first = collection.due(registrar.registry, now)
+    assert first == Prune(tuple("ab"), tuple("w"))
+    assert registrar.apply(first)
+    assert collection.due(registrar.registry, now) == Prune((), tuple("x"))
+    assert collection.next_time == now + 900
 
 
 def test_an_agent_with_a_clock_that_went_back_is_pruned_by_its_own_age() -> None:

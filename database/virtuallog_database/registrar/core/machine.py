@@ -16,6 +16,7 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -34,7 +35,7 @@ from virtuallog_database.registrar.errors import (
 from virtuallog_database.state.core.record_changes import RecordChanges, VersionedRecords
 
 BATCH_BYTES: Final = 512 << 10
-"""Bytes of changed records after which a batch takes no further operation."""
+"""Bytes of changed records after which a batch takes no further operation. A single operation may change as much as a store takes."""
 BATCH_OPERATIONS: Final = 1024
 """Most operations of a batch: they run in one turn, in some 10 ms."""
 FENCES_MAX: Final = 16
@@ -190,7 +191,7 @@ class RegistrarMachine:
             VirtualLogError: the registrar has ended, by this error.
         """
         if self.error is not None:
-            raise self.error
+            raise copy(self.error)
         if self.state is MachineState.NEW:
             raise NotRecoveredError
         if len(self._waiting) >= QUEUE_MAX:
@@ -206,7 +207,7 @@ class RegistrarMachine:
         """Run waiting operations, a turn's worth: one store, or the answers if they change nothing."""
         assert self.can_begin
         batch, count = self._new_batch(), 0
-        while self._waiting and count < BATCH_OPERATIONS and batch.size < batch.bytes_max:
+        while self._waiting and count < BATCH_OPERATIONS and batch.size < BATCH_BYTES:
             if not batch.perform(*self._waiting[0]):
                 break
             self._waiting.popleft()
@@ -250,7 +251,7 @@ class RegistrarMachine:
 
     def _new_batch(self) -> Batch:
         tables = {table.name: table for table in (*self.tables, OWNERSHIP)}
-        return Batch(self.registry, tables, self.draw_version(), min(BATCH_BYTES, self.changes_bytes_max))
+        return Batch(self.registry, tables, self.draw_version(), self.changes_bytes_max)
 
     def _store(self, batch: Batch) -> Store:
         return Store(self.version, batch.record_changes(), may_create=not self.version)
