@@ -73,7 +73,7 @@ def servers_answer_without_a_report(self: SessionExpiry, session: int, now: floa
     return True
 
 
-@mutant(Database._settled, scenario="expiring", found_by=EARLY)
+@mutant(Database._settled, scenario="expiring", within=60, found_by=EARLY)
 def reports_count_from_their_answer(
     self: Database, command: Touch | ExpireSessions, proposed: float, outcome: Outcome[Result]
 ) -> None:
