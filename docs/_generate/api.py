@@ -21,6 +21,7 @@ FRONT: Final = (
     ("virtuallog.embedded", ""),
     ("virtuallog.replica", ""),
     ("virtuallog.state", ""),
+    ("virtuallog.table", ""),
 )
 """Modules whose `__all__` is shown name by name."""
 DATABASE: Final = (

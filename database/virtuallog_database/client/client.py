@@ -24,6 +24,7 @@ from virtuallog_database.client.watch_stream import BACKLOG_MAX, WatchStream
 from virtuallog_database.replica.database import Database
 from virtuallog_database.replica.session_ids import draw_password, draw_session_id
 from virtuallog_database.state.storages.virtual_log import VirtualLogStorage
+from virtuallog_database.table.client import Tables
 from virtuallog_database.tree.commands import (
     ANY_VERSION,
     OPEN_ACL,
@@ -114,6 +115,11 @@ class DatabaseClient:
     def variables(self) -> VirtualLogStorage:
         """Storage of named values beside the tree, for `State`, `Registrar` and others (`virtuallog_database.state`)."""
         return VirtualLogStorage(self._handle)
+
+    @property
+    def tables(self) -> Tables:
+        """Typed tables with indices and serializable transactions, beside the tree (`virtuallog.table`)."""
+        return Tables(self._handle)
 
     def transaction(self) -> Transaction:
         """Several writes, all or none: `await client.transaction().check("/a", 3).set("/b",

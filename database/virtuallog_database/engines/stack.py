@@ -33,7 +33,7 @@ from virtuallog_database.engines.base.base_engine import BaseEngine, BaseSetting
 from virtuallog_database.engines.batching import BatchingEngine, BatchingSettings
 from virtuallog_database.engines.brain_doctor import BrainDoctorEngine
 from virtuallog_database.engines.checksums import ChecksumEngine, ChecksumSettings
-from virtuallog_database.engines.core.enabled_engines import BOUNDS, FLOOR, STATE
+from virtuallog_database.engines.core.enabled_engines import BOUNDS, FLOOR, STATE, TABLE
 from virtuallog_database.engines.layers.contract import Application, Engine
 from virtuallog_database.engines.layers.layer import Layer, LayerContext
 from virtuallog_database.engines.layers.observer import ObserverEngine, StackMetrics
@@ -50,6 +50,7 @@ KNOWN: Final = (
     BOUNDS,
     FLOOR,
     STATE,
+    TABLE,
     *(
         layer.name
         for layer in (

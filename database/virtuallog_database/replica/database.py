@@ -31,7 +31,7 @@ from virtuallog.contract.metrics import MetricFamily, gauge
 from virtuallog.contract.ports import Clock, Outcome
 from virtuallog.contract.types import LogPosition
 from virtuallog_database.engines.core import view
-from virtuallog_database.engines.core.enabled_engines import STATE, is_enabled
+from virtuallog_database.engines.core.enabled_engines import STATE, TABLE, is_enabled
 from virtuallog_database.engines.core.entry import Entry, HeavyEntry
 from virtuallog_database.engines.layers.contract import Engine
 from virtuallog_database.engines.layers.replicated_call import propose_and_wait
@@ -42,6 +42,11 @@ from virtuallog_database.replica.session_expiry import SessionExpiry
 from virtuallog_database.state.core import variable_commands, variables
 from virtuallog_database.state.core.variable_commands import Stage, Update, is_variable_command
 from virtuallog_database.state.core.variables import UpdateResult, Variables
+from virtuallog_database.table.core import commands as table_commands
+from virtuallog_database.table.core import execution
+from virtuallog_database.table.core.commands import Commit, is_table_command
+from virtuallog_database.table.core.execution import CommitResult
+from virtuallog_database.table.core.table_state import TableState
 from virtuallog_database.transaction import StoreTransaction
 from virtuallog_database.tree import acl, apply, bounds, command_codec
 from virtuallog_database.tree.commands import ExpireSessions, Reap, Touch
@@ -75,8 +80,10 @@ class Database:
     """State of the tree. Set by `attach`."""
     variables: Variables = attrs.field(init=False)
     """Variables beside the tree (`virtuallog_database.state`). Set by `attach`."""
+    tables: TableState = attrs.field(init=False)
+    """Typed tables beside the tree (`virtuallog_database.table`). Set by `attach`."""
     rollout: RolloutEngine | None = attrs.field(default=None, init=False)
-    """Engine that enables variables when one is first written. Set by `virtuallog_database.replica.host`."""
+    """Engine that enables variables and tables when one is first written. Set by `virtuallog_database.replica.host`."""
     expiry: SessionExpiry = attrs.field(init=False)
     """Expiry of sessions. Set by `attach`."""
     proposals: CommandProposals = attrs.field(init=False)
@@ -124,20 +131,39 @@ class Database:
             TooLargeError, InvalidSettingError: nothing was done.
             UnavailableError: unknown outcome.
         """
-        if self.rollout is not None and not is_enabled(self._store, STATE):
+        entry = HeavyEntry(variable_commands.encode(command), operations=command.operations)
+        result: UpdateResult = await self._change_beside_tree(STATE, entry)
+        return result
+
+    async def commit_tables(self, command: Commit) -> CommitResult:
+        """Put the end of a transaction on tables into the log, and wait for its result. The command of a cancelled caller may still happen.
+
+        Raises:
+            UnsupportedError: tables are not enabled, and a server of the database does not know them; nothing was done.
+            TooLargeError, InvalidSettingError: nothing was done.
+            UnavailableError: unknown outcome.
+        """
+        entry = HeavyEntry(table_commands.encode(command), operations=command.operations)
+        result: CommitResult = await self._change_beside_tree(TABLE, entry)
+        return result
+
+    async def _change_beside_tree(self, switch: str, entry: Entry) -> Any:
+        if self.rollout is not None and not is_enabled(self._store, switch):
             if not view.members(self._store):
                 raise UnavailableError("no server of the database has joined its view yet: nothing was done")
-            await self.rollout.enable(STATE)
-        entry = HeavyEntry(variable_commands.encode(command), operations=command.operations)
+            await self.rollout.enable(switch)
         try:
-            result: UpdateResult = await propose_and_wait(self._engine, entry)
+            return await propose_and_wait(self._engine, entry)
         except SealedError as error:
             raise UnavailableError(f"the log takes nothing: {error}") from error
-        return result
 
     def snapshot_variables(self) -> Variables:
         """Variables as they are now, for long reads while writes go on. Release it soon."""
         return Variables(self._store.snapshot())
+
+    def snapshot_tables(self) -> TableState:
+        """Tables as they are now, for a transaction while writes go on. Release it soon."""
+        return TableState(self._store.snapshot())
 
     def watch_variable(self, name: bytes, changed: Callable[[Update], None]) -> Callable[[], None]:
         """Call `changed` for each update of a variable that is applied from now on; returns a function that ends that."""
@@ -201,6 +227,7 @@ class Database:
         self._engine = engine
         self._store = store
         self.variables = Variables(store)
+        self.tables = TableState(store)
         self.proposals = CommandProposals(engine, self.clock)
         self.tree = Tree(store)
         self.expiry = SessionExpiry(self.tree, self.random, self._on_shorter_pause)
@@ -210,8 +237,12 @@ class Database:
         self.tree.load()
         self.expiry.load()
 
-    def apply(self, transaction: StoreTransaction, entry: Entry, position: LogPosition) -> Result | UpdateResult:
+    def apply(
+        self, transaction: StoreTransaction, entry: Entry, position: LogPosition
+    ) -> Result | UpdateResult | CommitResult:
         """See `Applicator`. MalformedError for an unreadable command: all replicas refuse it."""
+        if is_table_command(entry.payload):
+            return execution.apply(transaction, table_commands.parse_untrusted(entry.payload))
         if is_variable_command(entry.payload):
             return variables.apply(transaction, variable_commands.parse_untrusted(entry.payload))
         return apply.apply(transaction, command_codec.parse_untrusted(entry.payload))
@@ -220,6 +251,8 @@ class Database:
         """See `Applicator`."""
         if isinstance(result, UpdateResult):
             self._changed(entry, result)
+            return
+        if isinstance(result, CommitResult):
             return
         assert isinstance(result, Result)
         self.tree.applied(result.zxid)

@@ -27,6 +27,8 @@ the name of its header. Cannot be taken back: proposers have started other incar
 of the former ones could be applied any more."""
 STATE: Final = "state"
 """Not an engine: variables beside the tree (`virtuallog_database.state`). Switched on when one is first written."""
+TABLE: Final = "table"
+"""Not an engine: typed tables beside the tree (`virtuallog_database.table`). Switched on when a row is first written."""
 SWITCHES_MAX: Final = 64
 """Most engines ever switched in one database. The paper has nine in four years."""
 _ON: Final = b"\1"

@@ -1,0 +1,1 @@
+"""Pure part of tables: commands in the log, their execution, and keys in the store."""
