@@ -61,15 +61,14 @@ class Tables:
             linearizable: True: reads show all that was committed before the call, for a tail check. False: they show what
                 this replica has applied. Writes are checked in both cases.
         """
-        database = self._handle.database
-        transaction = await self._begin(database, linearizable)
+        transaction = await self._begin(linearizable)
         try:
             yield transaction
         finally:
             transaction.end()
         command = transaction.command()
         if command is not None:
-            transaction.number = await _commit(database, command)
+            transaction.number = await _commit(self._handle.database, command)
 
     async def run(
         self,
@@ -99,7 +98,7 @@ class Tables:
 
     async def get(self, kind: type[RowT], *key: KeyValue, linearizable: bool = False) -> RowT | None:
         """The row with this primary key; None if there is none. See `TableTransaction.get`."""
-        transaction = await self._begin(self._handle.database, linearizable)
+        transaction = await self._begin(linearizable)
         return await transaction.get(kind, *key)
 
     async def scan(
@@ -114,7 +113,7 @@ class Tables:
         linearizable: bool = False,
     ) -> list[RowT]:
         """Rows as of one moment, in the order of the primary key or of an index. See `TableTransaction.scan`."""
-        transaction = await self._begin(self._handle.database, linearizable)
+        transaction = await self._begin(linearizable)
         return await transaction.scan(kind, *prefix, index=index, start=start, stop=stop, after=after, limit=limit)
 
     async def put(self, row: RowT) -> None:
@@ -154,7 +153,8 @@ class Tables:
         await _commit(self._handle.database, Commit(tables=(attrs.evolve(schema.use, completes=True),)))
         return count
 
-    async def _begin(self, database: Database, linearizable: bool) -> TableTransaction:
+    async def _begin(self, linearizable: bool) -> TableTransaction:
+        database = self._handle.database
         if linearizable:
             await database.prepare_read()
         with reading_state():
