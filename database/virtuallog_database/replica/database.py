@@ -59,6 +59,13 @@ REAP_PAGE_COUNT: Final = 256
 """Znodes checked in one scheduler turn (some 2 ms), and the most in one command."""
 
 
+JOIN_SECONDS: Final = 15.0
+"""Time that the first write of a variable or a row waits for a server to join the view: a new server says what it knows
+behind its first 5 s (`ViewSettings.announce_seconds`)."""
+JOIN_POLL_SECONDS: Final = 0.1
+"""Interval of looking for it."""
+
+
 @attrs.frozen(kw_only=True)
 class UpkeepSettings:
     """Intervals of a replica's maintenance."""
@@ -149,6 +156,9 @@ class Database:
 
     async def _change_beside_tree(self, switch: str, entry: Entry) -> Any:
         if self.rollout is not None and not is_enabled(self._store, switch):
+            with self.clock.timeout(JOIN_SECONDS):  # a new database has no member yet
+                while not view.members(self._store):
+                    await self.clock.sleep(JOIN_POLL_SECONDS)
             if not view.members(self._store):
                 raise UnavailableError("no server of the database has joined its view yet: nothing was done")
             await self.rollout.enable(switch)

@@ -17,11 +17,12 @@ from virtuallog.testing.sim.process import CrashedError
 from virtuallog_database.table.client import Tables
 from virtuallog_database.table.core import keys
 from virtuallog_database.table.errors import (
+    ConflictError,
     IndexNotReadyError,
     SchemaTooOldError,
     UniqueViolationError,
 )
-from virtuallog_database.table.schema import Index, Row, table
+from virtuallog_database.table.schema import Index, Row, schema_of, table
 from virtuallog_database.table.transaction import TableTransaction
 
 
@@ -152,6 +153,31 @@ async def test_a_migration_stops_at_rows_that_are_not_unique(autojump_clock: Moc
         await tables.put(Person("010", "name 10"))
         await tables.migrate(Person, page_rows=2)
         assert len(await tables.scan(Person, index="by_name")) == 11
+
+
+async def test_a_row_that_is_changed_meanwhile_is_not_overwritten(autojump_clock: MockClock) -> None:
+    """A page of a migration is a transaction like any other."""
+    async with worlds() as world:
+        tables = await world.tables()
+        await _fill(tables, 3)
+
+        async def upgrade(t: TableTransaction) -> None:
+            assert t.upgrade_page(schema_of(Person), b"", 10, 1 << 20) == (3, None)
+            await tables.put(Person("001", "changed"))
+
+        with pytest.raises(ConflictError):
+            await tables.run(upgrade, tries=1)
+        assert await tables.get(Person, "001") == Person("001", "changed")
+        assert await tables.migrate(Person) == 2
+
+
+async def test_a_page_of_large_rows_is_short(autojump_clock: MockClock) -> None:
+    """So that it fits into a transaction."""
+    async with worlds() as world:
+        tables = await world.tables()
+        for number in range(5):
+            await tables.put(FormerPerson(f"{number}", f"name {number}", "1", unknown={"photo": "x" * 900_000}))
+        assert await tables.migrate(Person) == 5
 
 
 async def test_an_empty_table_is_complete(autojump_clock: MockClock) -> None:
