@@ -37,7 +37,7 @@ def test_order_is_preserved(kind: type) -> None:
 
 @given(VALUES[bytes], VALUES[bytes], VALUES[bytes], VALUES[bytes])
 def test_entries_are_in_the_order_of_their_columns(one: bytes, key: bytes, other: bytes, other_key: bytes) -> None:
-    """Then of the keys of their rows; two rows never have one entry, whatever the columns are."""
+    """Then of the keys of their rows; two rows never have one entry."""
     mine, theirs = keys.entry(one, key, is_unique=False), keys.entry(other, other_key, is_unique=False)
     assert (mine < theirs) == ((one, key) < (other, other_key))
     assert (mine >= escape(other)) == (one >= other), "a bound has no terminator"

@@ -60,7 +60,8 @@ def _changed_key(fields: dict[str, Any]) -> dict[str, Any]:
 
 def test_an_upgrade_keeps_the_key() -> None:
     """A row under another key than its own would be found by no reader."""
-    kind = table("plain", key="id", version=2, upgrades={1: _changed_key})(attrs.make_class("Kind", {}, bases=(Plain,)))
+    made: Callable[[type[Row]], type[Row]] = table("plain", key="id", version=2, upgrades={1: _changed_key})
+    kind = made(attrs.make_class("Kind", {}, bases=(Plain,)))
     with pytest.raises(MalformedError):
         schema_of(kind).decode(schema_of(kind).encode_key(["a"]), StoredRow(1, 1, b'{"id":"a"}'))
 
@@ -83,7 +84,8 @@ def test_sizes_are_bounded() -> None:
 
 def test_keys_have_their_columns() -> None:
     """A key of another number of values, or of values of other types, is none."""
-    for values in ([], [1], [1, 2, 3], [1, "2"], [True, 2]):
+    wrong: list[list[Any]] = [[], [1], [1, 2, 3], [1, "2"], [True, 2]]
+    for values in wrong:
         with pytest.raises(InvalidSettingError):
             schema_of(Edge).encode_key(values)
     with pytest.raises(InvalidSettingError):

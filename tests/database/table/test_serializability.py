@@ -79,12 +79,9 @@ class Clients:
 
     async def _run(self, t: TableTransaction, done: Done) -> None:
         for _ in range(self.random.randint(1, 4)):
-            key, result, name = (
-                self.random.choice(IDS),
-                None,
-                self.random.choice(["get", "get", "scan", "range", "put", "delete"]),
-            )
+            key, name = self.random.choice(IDS), self.random.choice(["get", "get", "scan", "range", "put", "delete"])
             arguments: Any = key
+            result: Any = None
             if name == "get":
                 result = await t.get(Account, key)
             elif name == "scan":
