@@ -216,6 +216,8 @@ class Schema(Generic[RowT]):
         """
 
         def upgrade(fields: Any) -> Any:
+            if not isinstance(fields, dict):
+                raise TypeError(f"{type(fields).__name__} is not an object")
             for version in range(stored.schema, self.version):
                 fields = self.upgrades.get(version, _unchanged)(fields)
             return fields

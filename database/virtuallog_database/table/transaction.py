@@ -207,9 +207,14 @@ class TableTransaction:
         if place in self._writes:
             written = self._writes[place]
             return None if written is None else written.row
-        stored: StoredRow | None = self._snapshot.row(opened.schema.use.name, key)
-        self._checks[place] = stored.version if stored else 0
+        stored = self._look(opened, key)
         return None if stored is None else opened.schema.decode(key, stored)
+
+    def _look(self, opened: _Opened, key: bytes) -> StoredRow | None:
+        """Read a row of the snapshot, and remember so."""
+        stored = self._snapshot.row(opened.schema.use.name, key)
+        self._checks[opened.number, key] = stored.version if stored else 0
+        return stored
 
     def _put(self, opened: _Opened, row: Any) -> None:
         schema = opened.schema
@@ -234,12 +239,15 @@ class TableTransaction:
             found = self._snapshot.entries(schema.use.name, index.encode(), span, count, is_unique=each.is_unique)
         seen_end = end if len(found) < count else found[-1][0] + b"\0"
         self._ranges.append(RangeCheck(number, place, begin, seen_end, tuple(entry for entry, _ in found)))
-        merged = {entry: key for entry, key in found if key not in written}
+        merged = [(entry, key) for entry, key in found if key not in written]
+        for _, key in found:
+            if key in written:  # else an entry of a unique index might move to another row unnoticed
+                self._look(opened, key)
         for key, each_written in written.items():
             entry = schema.place_of(each_written.row, index) if each_written else b""
             if entry and begin <= entry and (not seen_end or entry < seen_end):
-                merged[entry] = key
-        return [key for _, key in sorted(merged.items())[:limit]]
+                merged.append((entry, key))
+        return [key for _, key in sorted(merged)[:limit]]
 
 
 def _behind(schema: Schema[Any], row: Any, index: str | None) -> bytes:

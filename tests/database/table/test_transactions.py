@@ -120,6 +120,23 @@ async def test_a_scan_has_no_phantoms(index: str | None, autojump_clock: MockClo
                 await commit.__aexit__(None, None, None)
 
 
+async def test_a_unique_value_that_moves_to_another_row_is_a_conflict(autojump_clock: MockClock) -> None:
+    """Its entry in the index stays, and the transaction has put the row that had it without reading it."""
+    async with worlds() as world:
+        tables = await world.tables()
+        await tables.put(Account("a", email="1"))
+
+        async def scan(t: TableTransaction) -> None:
+            t.put(Account("a"))
+            assert await t.scan(Account, index="by_email") == []
+            async with tables.transaction() as other:
+                other.put(Account("a"))
+                other.put(Account("b", email="1"))
+
+        with pytest.raises(ConflictError):
+            await tables.run(scan, tries=1)
+
+
 async def test_run_tries_again(autojump_clock: MockClock) -> None:
     """Increments of many tasks at two replicas are all counted; a function that always meets a conflict ends."""
     async with worlds() as world:
