@@ -137,6 +137,18 @@ async def test_a_unique_value_that_moves_to_another_row_is_a_conflict(autojump_c
             await tables.run(scan, tries=1)
 
 
+async def test_a_scan_shows_both_rows_before_one_gives_its_unique_value_up(autojump_clock: MockClock) -> None:
+    """The own row does not hide the one whose value it takes; the end of the transaction decides."""
+    async with worlds() as world:
+        tables = await world.tables()
+        await tables.put(Account("b", email="1"))
+        async with tables.transaction() as t:
+            t.put(Account("a", email="1"))
+            assert [row.id for row in await t.scan(Account, index="by_email")] == ["a", "b"]
+            t.delete(Account, "b")
+        assert [row.id for row in await tables.scan(Account, index="by_email")] == ["a"]
+
+
 async def test_run_tries_again(autojump_clock: MockClock) -> None:
     """Increments of many tasks at two replicas are all counted; a function that always meets a conflict ends."""
     async with worlds() as world:
