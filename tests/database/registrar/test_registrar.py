@@ -339,7 +339,7 @@ async def test_the_stream_of_changes_has_every_stored_batch(autojump_clock: Mock
 
 
 async def test_the_stream_ends_with_the_registrar(autojump_clock: MockClock) -> None:
-    """A reader that waits in another task is told, also when the registrar is closed."""
+    """A reader that waits in another task gets the end, also when the registrar is closed."""
     storage = Storage()
     async with trio.open_nursery() as nursery, opened(storage) as registrar:
         await registrar.recover()
