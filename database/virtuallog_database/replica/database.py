@@ -26,7 +26,13 @@ from typing import Any, Final
 import attrs
 import trio
 
-from virtuallog.contract.errors import OverloadedError, SealedError, UnavailableError, VirtualLogError
+from virtuallog.contract.errors import (
+    OverloadedError,
+    SealedError,
+    StorageError,
+    UnavailableError,
+    VirtualLogError,
+)
 from virtuallog.contract.metrics import MetricFamily, gauge
 from virtuallog.contract.ports import Clock, Outcome
 from virtuallog.contract.types import LogPosition
@@ -155,17 +161,19 @@ class Database:
         return result
 
     async def _change_beside_tree(self, switch: str, entry: Entry) -> Any:
-        if self.rollout is not None and not is_enabled(self._store, switch):
-            with self.clock.timeout(JOIN_SECONDS):  # a new database has no member yet
-                while not view.members(self._store):
-                    await self.clock.sleep(JOIN_POLL_SECONDS)
-            if not view.members(self._store):
-                raise UnavailableError("no server of the database has joined its view yet: nothing was done")
-            await self.rollout.enable(switch)
         try:
+            if self.rollout is not None and not is_enabled(self._store, switch):
+                with self.clock.timeout(JOIN_SECONDS):  # a new database has no member yet
+                    while not view.members(self._store):
+                        await self.clock.sleep(JOIN_POLL_SECONDS)
+                if not view.members(self._store):
+                    raise UnavailableError("no server of the database has joined its view yet: nothing was done")
+                await self.rollout.enable(switch)
             return await propose_and_wait(self._engine, entry)
         except SealedError as error:
             raise UnavailableError(f"the log takes nothing: {error}") from error
+        except StorageError as error:  # the store is closed: another one is being installed
+            raise UnavailableError(f"this replica has no state: {error}") from error
 
     def snapshot_variables(self) -> Variables:
         """Variables as they are now, for long reads while writes go on. Release it soon."""

@@ -10,9 +10,10 @@ import trio
 from trio.testing import MockClock
 
 from tests.database.state.replica_world import worlds
-from virtuallog.contract.errors import TooLargeError, UnsupportedError
+from virtuallog.contract.errors import StorageError, TooLargeError, UnavailableError, UnsupportedError
 from virtuallog_database.engines.core.enabled_engines import STATE
 from virtuallog_database.engines.rollout import RolloutEngine
+from virtuallog_database.ports import StoreReader
 from virtuallog_database.registrar.core.edit import Edit
 from virtuallog_database.registrar.core.ownership import KEY, OWNERSHIP
 from virtuallog_database.registrar.core.tables import RecordTable
@@ -21,9 +22,11 @@ from virtuallog_database.registrar.follower import open_follower
 from virtuallog_database.registrar.registrar import open_registrar
 from virtuallog_database.state.core.record_changes import RecordChanges, pack
 from virtuallog_database.state.core.variable_commands import Stage
+from virtuallog_database.state.core.variables import Variables
 from virtuallog_database.state.errors import StaleVersionError
 from virtuallog_database.state.state import State
 from virtuallog_database.state.storages.virtual_log import CHUNK_BYTES
+from virtuallog_database.testing.memory_store import MemoryDisk, MemoryStore
 
 NAMES = RecordTable[str]("names", str.encode, bytes.decode)
 A, B, C = (bytes([number]) * 16 for number in (1, 2, 3))
@@ -108,6 +111,49 @@ async def test_a_packed_value_becomes_records_at_its_first_update(autojump_clock
         assert dict(found.records) == {b"1": b"b", b"2": bytes(CHUNK_BYTES), b"3": b"c"}
         assert world.records(1, b"r") == [b"r1", b"r2", b"r3"]
         assert (await state.fetch("r")).value == pack([(b"1", b"b"), (b"2", bytes(CHUNK_BYTES)), (b"3", b"c")])
+
+
+async def test_a_late_conversion_changes_no_record(autojump_clock: MockClock) -> None:
+    """A client that began to turn a packed value into records stands still, while another one does so and goes on."""
+    async with worlds() as world:
+        storage, other = await world.storage(1), await world.storage(2)
+        state = State(storage)
+        packed = await state.store((await state.fetch("r")).mutate(pack([(b"1", b"old")])))
+        assert await other.update("r", packed.version, RecordChanges(A, {b"1": b"new"}), may_create=False)
+        late = await storage._change(Stage(name=b"r", puts=[(b"r1", b"old")], expected=packed.version))
+        assert not late.is_done
+        assert not await storage.update("r", packed.version, RecordChanges(B, {b"2": b"x"}), may_create=False)
+        found = await other.load("r")
+        assert found is not None
+        assert (dict(found.records), found.version) == ({b"1": b"new"}, A)
+
+
+async def test_a_replica_without_a_state_does_not_answer(autojump_clock: MockClock) -> None:
+    """While another store is installed under it, each call may be repeated: a registrar must not end by it."""
+    async with worlds() as world:
+        storage = await world.storage()
+        await storage.update("r", b"", RecordChanges(A, {b"1": b"a"}), may_create=True)
+        database = world.handles[1].database
+        database.variables, database._store = Variables(_Closed()), _Closed()
+        with pytest.raises(UnavailableError):
+            await storage.load("r")
+        with pytest.raises(UnavailableError):
+            await storage.get("r")
+        with pytest.raises(UnavailableError):
+            await storage.update("r", A, RecordChanges(B, {b"1": b"b"}), may_create=False)
+
+
+class _Closed(MemoryStore):
+    """A store that is closed."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryDisk(), None, None)
+
+    def get(self, key: bytes) -> bytes | None:
+        raise StorageError("closed")
+
+    def snapshot(self) -> StoreReader:
+        raise StorageError("closed")
 
 
 async def test_a_former_server_refuses_what_it_does_not_know(autojump_clock: MockClock) -> None:

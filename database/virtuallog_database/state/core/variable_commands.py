@@ -57,6 +57,8 @@ class Stage:
 
     name: bytes
     puts: Sequence[tuple[bytes, bytes]]
+    expected: bytes = b""
+    """Version that the variable must have; empty: any, where the keys are of this write alone."""
 
     @property
     def operations(self) -> int:
@@ -75,12 +77,12 @@ def encode(command: Update | Stage) -> bytes:
     Raises:
         InvalidSettingError: the name, a version or a key is too long.
     """
-    kind, flags, expected, version = _STAGE, 0, b"", b""
+    kind, flags, expected, version = _STAGE, 0, command.expected, b""
     deletes: Sequence[bytes] = ()
     needs: Sequence[bytes] = ()
     if isinstance(command, Update):
         kind, flags = _UPDATE, _MAY_CREATE * command.may_create
-        expected, version, deletes, needs = command.expected, command.version, command.deletes, command.needs
+        version, deletes, needs = command.version, command.deletes, command.needs
     keys = (*deletes, *needs, *(key for key, _ in command.puts))
     long = next((key for key in keys if len(key) > KEY_BYTES_MAX), None)
     if long is not None:
@@ -117,7 +119,7 @@ def parse_untrusted(payload: bytes) -> Update | Stage:
     if reader.at != len(payload) or not name:
         raise MalformedError("a command on variables with another length, or without a name")
     if kind == _STAGE:
-        return Stage(name=name, puts=put)
+        return Stage(name=name, puts=put, expected=expected)
     may_create = bool(flags & _MAY_CREATE)
     return Update(
         name=name, expected=expected, version=version, may_create=may_create, puts=put, deletes=deleted, needs=needed

@@ -53,6 +53,8 @@ def apply(transaction: StoreTransaction, command: Update | Stage) -> UpdateResul
     key = _VERSIONS + command.name
     present = transaction.get(key)
     if isinstance(command, Stage):
+        if command.expected and present != command.expected:
+            return UpdateResult(False, present)  # the keys may be records of the present version
         _put(transaction, command)
         return UpdateResult(True, present)
     if command.version and present == command.version:

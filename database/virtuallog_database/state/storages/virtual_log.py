@@ -98,9 +98,7 @@ class VirtualLogStorage:
 
     async def load(self, name: str) -> VersionedRecords | None:
         """See `RecordStorage.load`. A value that `records.pack` has made is taken for its records: `state copy` brings these."""
-        encoded, database = encode_name(name), self._handle.database
-        snapshot = await self._read(lambda _: database.snapshot_variables())
-        return await _load(snapshot, encoded)
+        return (await self._load(encode_name(name), lambda _: None))[0]
 
     async def update(self, name: str, expected: bytes, changes: RecordChanges, *, may_create: bool) -> bool:
         encoded = encode_name(name)
@@ -115,16 +113,29 @@ class VirtualLogStorage:
     async def _unpack(self, name: bytes, expected: bytes) -> list[bytes]:
         """Stage the records of a packed value as records, before the update that deletes the value. Returns what to delete then: the value, and
         records that an earlier attempt has left. Free if there is no packed value."""
-        if not _is_value(self._variables, name, expected):
-            return []
-        database = self._handle.database
-        snapshot = await self._read(lambda _: database.snapshot_variables())
-        loaded, keys = await _load(snapshot, name), _keys(snapshot, name)[1]
-        records = {} if loaded is None else {_RECORDS + key: value for key, value in loaded.records.items()}
+        with _reading():
+            variables = self._handle.database.variables
+            is_behind = (variables.version(name) or b"") != expected
+        if is_behind:
+            await self._read(lambda _: None)
+        with _reading():
+            if not _is_value(self._handle.database.variables, name, expected):
+                return []
+        loaded, keys = await self._load(name, lambda snapshot: _keys(snapshot, name)[1])
+        if loaded is None or loaded.version != expected:
+            return []  # the update is refused
+        records = {_RECORDS + key: value for key, value in loaded.records.items()}
         rest = iter(records.items())
         while page := _page(rest):
-            await self._change(Stage(name=name, puts=page))
+            await self._change(Stage(name=name, puts=page, expected=expected))
         return sorted(keys.difference(records))
+
+    async def _load(self, name: bytes, look: Callable[[Variables], ResultT]) -> tuple[VersionedRecords | None, ResultT]:
+        """All records of a name, and what else is looked for in the same snapshot."""
+        database = self._handle.database
+        snapshot = await self._read(lambda _: database.snapshot_variables())
+        with _reading():
+            return await _load(snapshot, name), look(snapshot)
 
     async def version(self, name: str) -> bytes | None:
         encoded = encode_name(name)
@@ -170,20 +181,23 @@ class VirtualLogStorage:
     async def _change(self, command: Update | Stage) -> UpdateResult:
         return await self._handle.database.change_variable(command)
 
-    @property
-    def _variables(self) -> Variables:
-        return self._handle.database.variables
-
     async def _read(self, look: Callable[[Variables], ResultT]) -> ResultT:
         """A linearizable read."""
         database = self._handle.database
         await database.prepare_read()
-        try:
+        with _reading():
             found = look(database.variables)
-        except StorageError as error:
-            raise UnavailableError(f"this replica has no state to read: {error}") from error
         await database.confirm()
         return found
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Raise UnavailableError where the replica has no state to read: another one is being installed."""
+    try:
+        yield
+    except StorageError as error:
+        raise UnavailableError(f"this replica has no state to read: {error}") from error
 
 
 @attrs.define(eq=False)
@@ -197,6 +211,7 @@ class _Watch:
     _has_begun: bool = attrs.field(default=False, init=False)
 
     def begin(self, database: Database) -> None:
+        self.end()
         self.end = database.watch_variable(self._name, self._changed)
         if self._has_begun:
             self.stream.put(None)

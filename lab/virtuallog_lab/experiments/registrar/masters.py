@@ -241,7 +241,7 @@ async def open_masters(example: Path, keep: Path | None) -> AsyncIterator[tuple[
 
 
 async def verdict(cluster: Any, folder: Path, load: Load) -> list[str]:
-    """What is wrong with the registry."""
+    """Problems of the registry: lost, restored or reordered records."""
     async with open_replica(cluster.file, folder / "verdict") as client:
         found = await client.variables.load("agents")
     if found is None:
