@@ -8,7 +8,9 @@ Rules:
   store. In the same write it stores what they promised. Before, it is RECOVERING durably: a crash in between starts anew.
 * A missing position at the end of the log that no replica has learned belongs to the leader, or to a reader that has it
   settled. A recovery waits for that for a while. Then it fills the position, as it could not vote otherwise; the leader
-  has to stand for election again.
+  has to stand for election again. A voting replica leaves it as it is, for ever if nothing is written, unless a SEAL was
+  accepted there. That it fills in the end: nothing is written behind a SEAL, and as long as no replica has learned it
+  the closed log can be neither trimmed nor copied.
 * A whole copy of a closed log needs no vote. If no quorum is left, one replica that has everything is enough to make it.
 * A replica that was away when the last positions or the SEAL were decided sees no gap, and may never hear of them. So a
   replica that has learned nothing for a while asks the others for their standings. Otherwise a closed log, which is not
@@ -47,6 +49,8 @@ STAY_SECONDS: Final = 0.25
 """T of T to 2T: a position missing for so long counts as missed. A wave is in flight for milliseconds."""
 PAUSE_SECONDS_MAX: Final = 8.0
 """Cap on the pause between attempts, which doubles while they bring nothing."""
+SEAL_SECONDS: Final = 2.0
+"""Pause from which on a SEAL in flight is filled: its leader would have decided it long ago."""
 
 LOOK_SECONDS: Final = 4.0
 """Time after which a replica that has learned nothing asks the others for their standings. It doubles while that brings
@@ -188,7 +192,8 @@ class _ReplicaMaintenance:
             return
         await self._sleep(self._pause_seconds)
         if core.learned == learned:
-            await self._catch_up(learned, core.end + 1, leave=IN_FLIGHT)
+            is_left = core.slots.seal_seen == NOWHERE or self._pause_seconds < SEAL_SECONDS
+            await self._catch_up(learned, core.end + 1, leave=IN_FLIGHT if is_left else 0)
         brought = core.learned > learned
         self._pause_seconds = STAY_SECONDS if brought else min(2 * self._pause_seconds, PAUSE_SECONDS_MAX)
 

@@ -43,14 +43,16 @@ async def promise(world: World, node: int, proposal: int) -> Verdict:
     return (await world.replica(node).perform(request)).verdict
 
 
-async def accept(world: World, nodes: tuple[int, ...], position: int, proposal: int = 1) -> None:
+async def accept(
+    world: World, nodes: tuple[int, ...], position: int, proposal: int = 1, value: bytes | None = None
+) -> None:
     for node in nodes:
         request = PaxosWrite(
             segment=SEGMENT,
             proposal=proposal,
             coordinator=NodeId(node),
             first=position,
-            values=(values.append(b"%d" % position, 0),),
+            values=(values.append(b"%d" % position, 0) if value is None else value,),
         )
         assert (await world.replica(node).perform(request)).verdict is Verdict.ACCEPT
 
@@ -340,6 +342,24 @@ async def test_an_end_that_was_missed_is_fetched() -> None:
         await world.until(lambda: world.standing(3).seal == 10)
 
         assert world.count(Promise) == 0
+
+
+@simulated
+async def test_a_seal_that_no_replica_has_learned_is_decided() -> None:
+    """All replicas stopped behind the sync that accepted it, and before they had learned it. The log can be trimmed in the end."""
+    async with playing() as world:
+        await world.start(1, 2, 3)
+        for node in (1, 2, 3):
+            await know(world, node, 5)
+        await accept(world, (1, 2, 3), 6, value=values.seal(0))
+        world.kill(3)
+
+        world.keep(1, 2)
+        await world.until(lambda: all(world.standing(node).seal == 6 for node in (1, 2)))
+
+        for node in (1, 2):
+            trimmed = await world.replica(node).perform(TrimSealed(segment=SEGMENT, offset=offset_of(3)))
+            assert trimmed.trim == offset_of(3)
 
 
 @simulated
