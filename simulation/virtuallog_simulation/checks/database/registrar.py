@@ -8,7 +8,7 @@ the registry is its log     what is loaded in the end is what the updates add up
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -50,6 +50,15 @@ class StoredRecord:
 def other_copy(message: str) -> Violation:
     """A copy that is not what is stored."""
     return Violation(COPIES, message)
+
+
+def without_repetitions(updates: Iterable[Update]) -> list[Update]:
+    """Updates that have changed something. One whose version is stored already is a repetition: its first attempt was done, and not answered."""
+    changes: list[Update] = []
+    for update in updates:
+        if not changes or update.version != changes[-1].version:
+            changes.append(update)
+    return changes
 
 
 def fenced(updates: Sequence[Update]) -> Iterator[Violation]:

@@ -87,13 +87,13 @@ class _Run:
 
     @property
     def updates(self) -> Sequence[Update]:
-        """Updates of the registry that were done, in the order of the log."""
+        """Updates of the registry that have changed it, in the order of the log."""
         done = []
         for applied in sorted(self.witness.updates, key=lambda each: each.place):
             command, result = applied.command, applied.result
             if isinstance(command, Update) and isinstance(result, UpdateResult) and result.is_done:
                 done.append(command)
-        return done
+        return checks.without_repetitions(done)
 
 
 def _begin(first: Callable[[ReplicaIncarnation], None], owner: RegistrarOwner, life: ReplicaIncarnation) -> None:
