@@ -29,7 +29,8 @@ class DeposedError(TerminalError):
 
 @attrs.define
 class RegistrarAbortedError(TerminalError):
-    """A store had no answer in time, so its outcome is unknown, and this registrar is used up, as in Mesos. Make a new one: it finds out."""
+    """A store had no answer in time, or its storage failed: its outcome is unknown, and this registrar is used up, as in Mesos. Make a new
+    one: it finds out."""
 
     name: str
     reason: str

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from copy import copy
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -24,7 +24,13 @@ import attrs
 import outcome
 import trio
 
-from virtuallog.contract.errors import InvalidSettingError, UnavailableError, VirtualLogError
+from virtuallog.contract.errors import (
+    InvalidSettingError,
+    RetryableError,
+    StorageError,
+    UnavailableError,
+    VirtualLogError,
+)
 from virtuallog.contract.metrics import MetricFamily
 from virtuallog.contract.ports import Clock
 from virtuallog.runtime import log
@@ -129,7 +135,7 @@ class Registrar:
             EmptyRegistryError, MissingCapabilitiesError: nothing was written.
             CorruptionError, BinaryTooOldError: it cannot be read; nothing was written.
             DeposedError: another owner was faster.
-            RegistrarAbortedError: no answer in time.
+            RegistrarAbortedError: no answer in time, or the storage has failed.
         """
         for effect in self._machine.recover():
             self._nursery.start_soon(self._run, effect)
@@ -327,20 +333,26 @@ class Registrar:
                 sender.close()
 
     def _given_up(self, error: VirtualLogError) -> VirtualLogError:
-        return RegistrarAbortedError(self.name, str(error)) if isinstance(error, UnavailableError) else error
+        """The end of this registrar, after a failed load or store."""
+        if isinstance(error, UnavailableError | StorageError):
+            return RegistrarAbortedError(self.name, str(error))
+        return error
 
     async def _repeated(self, call: Callable[[], Awaitable[ResultT]], seconds: float | None) -> ResultT:
-        """Repeat a call that gets no answer: loads and stores are idempotent.
+        """Repeat a call that gets no answer, or finds a full disk: loads and stores are idempotent.
 
         Raises:
-            UnavailableError: no answer within `seconds`, where that is given.
+            UnavailableError: not done within `seconds`, where that is given.
         """
+        reason = "no answer"
         with trio.CancelScope() if seconds is None else self._clock.timeout(seconds):
             while True:
-                with suppress(UnavailableError):
+                try:
                     return await call()
+                except RetryableError as error:
+                    reason = str(error)
                 await self._clock.sleep(RETRY_SECONDS)
-        raise UnavailableError(f"no answer within {seconds:g} s")
+        raise UnavailableError(f"not done within {seconds:g} s: {reason}")
 
 
 @asynccontextmanager

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Sequence
 
 import attrs
 import pytest
@@ -11,49 +10,23 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from virtuallog.contract.errors import CorruptionError, TooLargeError, UnavailableError
-from virtuallog_database.errors import BinaryTooOldError
+from tests.database.registrar.lossy_records import NAMES, Admit, Remove, Storage, opened
+from virtuallog.contract.errors import (
+    DiskFullError,
+    StorageError,
+    TooLargeError,
+)
 from virtuallog_database.registrar.core import ownership
 from virtuallog_database.registrar.core.batch import OperationResult
-from virtuallog_database.registrar.core.edit import Edit, NotPermittedError, Operation
-from virtuallog_database.registrar.core.machine import BATCH_BYTES, EmptyPolicy
+from virtuallog_database.registrar.core.edit import Edit, Operation
+from virtuallog_database.registrar.core.machine import BATCH_BYTES
 from virtuallog_database.registrar.core.ownership import KEY, OWNERSHIP, Ownership
-from virtuallog_database.registrar.core.tables import RecordTable, encode_key
 from virtuallog_database.registrar.errors import (
     DeposedError,
-    EmptyRegistryError,
-    MissingCapabilitiesError,
     NotRecoveredError,
     RegistrarAbortedError,
 )
-from virtuallog_database.registrar.registrar import Registrar, RegistrarSettings, RegistryChange, open_registrar
-from virtuallog_database.state.core.record_changes import RecordChanges, VersionedRecords
-from virtuallog_database.state.records import PackedRecords
-from virtuallog_database.state.storages.memory import MemoryStorage
-
-NAMES = RecordTable[str]("names", str.encode, bytes.decode)
-NAME = "registry"
-
-
-@attrs.frozen
-class Admit:
-    """Adds a name, once."""
-
-    key: str
-    name: str = "a name"
-
-    def perform(self, edit: Edit) -> None:
-        if edit.get(NAMES, self.key) is not None:
-            raise NotPermittedError(f"{self.key} is admitted")
-        edit.put(NAMES, self.key, self.name)
-
-
-@attrs.frozen
-class Remove:
-    key: str
-
-    def perform(self, edit: Edit) -> None:
-        edit.delete(NAMES, self.key)
+from virtuallog_database.registrar.registrar import Registrar, RegistryChange
 
 
 @attrs.frozen
@@ -63,57 +36,6 @@ class Buggy:
     def perform(self, edit: Edit) -> None:
         edit.put(NAMES, "half", "done")
         raise ZeroDivisionError
-
-
-@attrs.define(eq=False)
-class Storage:
-    """Records in memory. It loses answers, or refuses to answer, as a test wants."""
-
-    inner: PackedRecords = attrs.field(factory=lambda: PackedRecords(MemoryStorage()))
-    is_silent: bool = False
-    """Nothing is done, and no call returns."""
-    lost_answers: int = 0
-    """Updates that happen, and whose callers hear nothing."""
-    lost_calls: int = 0
-    """Updates that do not happen, and whose callers hear nothing."""
-    updates: list[RecordChanges] = attrs.field(factory=list)
-    changes_bytes_max: int = 1 << 20
-    is_open: trio.Event = attrs.field(factory=trio.Event)
-
-    def __attrs_post_init__(self) -> None:
-        self.is_open.set()
-
-    async def load(self, name: str) -> VersionedRecords | None:
-        await self._answer()
-        return await self.inner.load(name)
-
-    async def update(self, name: str, expected: bytes, changes: RecordChanges, *, may_create: bool) -> bool:
-        await self._answer()
-        if self.lost_calls:
-            self.lost_calls -= 1
-            raise UnavailableError("lost on the way there")
-        self.updates.append(changes)
-        is_done = await self.inner.update(name, expected, changes, may_create=may_create)
-        if self.lost_answers:
-            self.lost_answers -= 1
-            raise UnavailableError("lost on the way back")
-        return is_done
-
-    async def _answer(self) -> None:
-        await self.is_open.wait()
-        if self.is_silent:
-            await trio.sleep_forever()
-
-    async def stored(self) -> Mapping[str, str]:
-        """Names as a new owner would find them."""
-        found = await self.inner.load(NAME)
-        records = {} if found is None else found.records
-        return {key[6:].decode(): value[8:].decode() for key, value in records.items() if key.startswith(b"names\0")}
-
-
-def opened(storage: Storage, owner: str = "one", **settings: object) -> AbstractAsyncContextManager[Registrar]:
-    """A registrar of the registry of these tests."""
-    return open_registrar(storage, NAME, tables=[NAMES], owner=owner, settings=RegistrarSettings(**settings))  # type: ignore[arg-type]
 
 
 async def test_operations_wait_for_the_recovery(autojump_clock: MockClock) -> None:
@@ -212,8 +134,35 @@ async def test_a_lost_answer_is_settled(autojump_clock: MockClock) -> None:
         assert await storage.stored() == {"a": "a name"}
 
 
+async def test_abort(autojump_clock: MockClock) -> None:
+    """RegistrarTest.Abort: one failure of the storage is for good, also for those that wait; another registrar goes on from there."""
+    storage = Storage()
+    async with opened(storage) as registrar:
+        await registrar.recover()
+        storage.broken = StorageError("the disk is read-only")
+        with pytest.RaisesGroup(*[RegistrarAbortedError] * 3, flatten_subgroups=True):
+            await at_once(registrar, storage, [Admit("a"), Admit("b")])
+        with pytest.raises(RegistrarAbortedError, match="the disk is read-only"):
+            await registrar.apply(Admit("c"))
+        assert registrar.queued == 0
+    async with opened(storage, "two") as second:
+        await second.recover()
+        assert (await second.apply(Admit("c"))).is_changed
+        assert await storage.stored() == {"c": "a name"}
+
+
+async def test_a_full_disk_is_waited_for(autojump_clock: MockClock) -> None:
+    """Nothing has been done, so the same store is tried again until there is room."""
+    storage = Storage()
+    async with opened(storage) as registrar:
+        await registrar.recover()
+        storage.broken = DiskFullError("no room")
+        assert (await registrar.apply(Admit("a"))).is_changed
+        assert await storage.stored() == {"a": "a name"}
+
+
 async def test_an_abort_is_for_good(autojump_clock: MockClock) -> None:
-    """RegistrarTest.StoreTimeout and Abort: the outcome is unknown, and later operations fail though the storage answers again."""
+    """RegistrarTest.StoreTimeout: the outcome is unknown, and later operations fail though the storage answers again."""
     storage = Storage()
     async with opened(storage, aborts=True, store_seconds=20.0) as registrar:
         await registrar.recover()
@@ -226,85 +175,6 @@ async def test_an_abort_is_for_good(autojump_clock: MockClock) -> None:
         with pytest.raises(RegistrarAbortedError):
             await registrar.apply(Admit("b"))
         assert registrar.queued == 0
-
-
-async def test_a_recovery_times_out(autojump_clock: MockClock) -> None:
-    """RegistrarTest.FetchTimeout: the recovery fails, also for those who ask later, and so does every operation."""
-    storage = Storage(is_silent=True)
-    async with opened(storage, fetch_seconds=60.0) as registrar:
-        for _ in range(2):
-            with pytest.raises(RegistrarAbortedError):
-                await registrar.recover()
-        assert trio.current_time() >= 60.0
-        with pytest.raises(RegistrarAbortedError):
-            await registrar.apply(Admit("a"))
-
-
-@pytest.mark.parametrize(
-    ("empty", "is_refused"), [(EmptyPolicy.FAIL, True), (EmptyPolicy.INITIALIZE, False), (EmptyPolicy.UPGRADE, False)]
-)
-async def test_an_empty_store(empty: EmptyPolicy, is_refused: bool, autojump_clock: MockClock) -> None:
-    """The table of the seed document: strict refuses an empty store, and nothing is written; an initialised one is no empty one."""
-    storage = Storage()
-    async with opened(storage, empty=empty) as registrar:
-        if is_refused:
-            with pytest.raises(EmptyRegistryError):
-                await registrar.recover()
-            assert storage.updates == []
-        else:
-            await registrar.recover()
-            assert registrar.was_empty
-    if not is_refused:
-        async with opened(storage, "two", empty=EmptyPolicy.FAIL) as registrar:
-            await registrar.recover()
-            assert not registrar.was_empty
-
-
-@attrs.frozen
-class Require:
-    """Uses what former programs do not know."""
-
-    capability: str
-    is_needed: bool = True
-
-    def perform(self, edit: Edit) -> None:
-        (edit.require if self.is_needed else edit.release)(self.capability)
-
-
-async def test_a_program_without_a_capability_is_refused(autojump_clock: MockClock) -> None:
-    """The guard is in the registry, so a downgrade is noticed before it writes; it goes with the last use of the capability."""
-    storage = Storage()
-    async with opened(storage, "new", capabilities=["AGENT_DRAINING"]) as registrar:
-        await registrar.recover()
-        assert (await registrar.apply(Require("AGENT_DRAINING"))).is_changed
-        assert not (await registrar.apply(Require("AGENT_DRAINING"))).is_changed
-    before = len(storage.updates)
-    async with opened(storage, "old") as registrar:
-        with pytest.raises(MissingCapabilitiesError):
-            await registrar.recover()
-        assert len(storage.updates) == before
-    async with opened(storage, "new", capabilities=["AGENT_DRAINING"]) as registrar:
-        await registrar.recover()
-        await registrar.apply(Require("AGENT_DRAINING", is_needed=False))
-    async with opened(storage, "old") as registrar:
-        await registrar.recover()
-
-
-async def test_a_registry_that_cannot_be_read(autojump_clock: MockClock) -> None:
-    """Records of another table, damaged ones, and those of a later format: typed, and nothing is written."""
-    for key, value, error in [
-        (b"others\0a", bytes(8), CorruptionError),
-        (b"names\0a", b"short", CorruptionError),
-        (b"names\0a", bytes(8) + b"\xff", CorruptionError),
-        (encode_key("registrar", KEY), bytes(8) + b'[2,"x"]', BinaryTooOldError),
-        (encode_key("registrar", KEY), bytes(8) + b"nothing", CorruptionError),
-    ]:
-        storage = Storage()
-        await storage.inner.update(NAME, b"", RecordChanges(bytes(16), {key: value}), may_create=True)
-        async with opened(storage) as registrar:
-            with pytest.raises(error):
-                await registrar.recover()
-        assert storage.updates == []
 
 
 async def test_batches_are_bounded(autojump_clock: MockClock) -> None:
@@ -354,19 +224,6 @@ async def test_the_stream_ends_with_the_registrar(autojump_clock: MockClock) -> 
 async def _drain(stream: trio.MemoryReceiveChannel[RegistryChange]) -> None:
     async for _ in stream:
         pass
-
-
-async def test_an_upgrade_of_a_registry_that_is_there(autojump_clock: MockClock) -> None:
-    """It goes on as it is, and says that all are to be admitted."""
-    storage = Storage()
-    async with opened(storage) as registrar:
-        await registrar.recover()
-        await registrar.apply(Admit("a"))
-    async with opened(storage, "two", empty=EmptyPolicy.UPGRADE) as registrar:
-        await registrar.recover()
-        assert registrar.is_upgrading
-        assert not registrar.was_empty
-        assert registrar.registry.get(NAMES, "a") == "a name"
 
 
 async def test_one_operation_may_be_larger_than_a_usual_batch(autojump_clock: MockClock) -> None:
