@@ -11,10 +11,14 @@ one process. A round starts the servers and, for each size,
     reachable   marks all reachable: nothing changes
     recover     a new registrar loads the registry
     take over   a standby, which has followed, recovers from its copy
-    remove      removes all
+    unreachable marks all unreachable
+    back        marks all reachable again
+    prune       forgets all, which are unreachable once more, in pieces
+    remove      removes all, which were admitted once more
 
-`packed` is the same with all records in one value, stored whole with each batch, as Mesos does (`PackedRecords`).
-Sizes and agents are those of Mesos' `Registrar_BENCHMARK_Test`. Its figures are published nowhere.
+`packed` is the same, without a standby and losses, with all records in one value, stored whole with each batch, as Mesos does (`PackedRecords`).
+Sizes and agents are those of Mesos' `Registrar_BENCHMARK_Test`: Performance, MarkUnreachableThenReachable and GcManyAgents. Its figures are
+published nowhere.
 """
 
 from __future__ import annotations
@@ -35,12 +39,13 @@ import trio
 from virtuallog.client.cluster_file import ClusterFile
 from virtuallog_database.client.passive_replica import open_replica
 from virtuallog_database.registrar.core.edit import Operation
-from virtuallog_database.registrar.follower import open_follower
+from virtuallog_database.registrar.follower import Follower, open_follower
 from virtuallog_database.registrar.registrar import Registrar, open_registrar
 from virtuallog_database.state.records import PackedRecords, RecordStorage
 from virtuallog_database.state.storages.virtual_log import VirtualLogStorage
-from virtuallog_lab.agents.agent_operations import Admit, MarkReachable, Remove
-from virtuallog_lab.agents.records import ADMITTED, TABLES, AgentInfo
+from virtuallog_lab.agents.agent_operations import Admit, MarkReachable, MarkUnreachable, Prune, Remove
+from virtuallog_lab.agents.records import ADMITTED, TABLES, UNREACHABLE, AgentInfo
+from virtuallog_lab.agents.recovery import PRUNE_MAX
 from virtuallog_lab.experiments.churn.churn import open_database_cluster
 from virtuallog_lab.harness.machine import Machine
 from virtuallog_lab.harness.options import Form, form_options
@@ -53,7 +58,7 @@ PACKED: Final = "packed"
 SINGLE: Final = 200
 """Single operations whose median counts."""
 PACKED_SINGLE: Final = 10
-PHASES: Final = ("admit", "one", "reachable", "recover", "take over", "remove")
+PHASES: Final = ("admit", "one", "reachable", "recover", "take over", "unreachable", "back", "prune", "remove")
 
 
 @attrs.frozen
@@ -97,20 +102,38 @@ class Bench:
             await self._timed("recover", registrar.recover)
             self._demand(registrar, len(self.agents))
         if self.design == RECORDS:
-            async with (
-                open_follower(self.standby, self.name, tables=TABLES) as follower,
-                open_registrar(self.standby, self.name, tables=TABLES, owner="standby", follower=follower) as registrar,
-            ):
-                await self._timed("take over", registrar.recover)
-                self._demand(registrar, len(self.agents))
+            await self._losses()
         async with self._registrar(self.owner, "last") as registrar:
             await registrar.recover()
             self.source.shuffle(self.agents)
             await self._timed("remove", lambda: self._all(registrar, (Remove(agent.id) for agent in self.agents)))
             self._demand(registrar, 0)
 
-    def _registrar(self, storage: RecordStorage, owner: str) -> AbstractAsyncContextManager[Registrar]:
-        return open_registrar(storage, self.name, tables=TABLES, owner=owner)
+    async def _losses(self) -> None:
+        """A standby takes over, loses all agents, has them back, and loses them for good; then they are admitted once more."""
+        async with (
+            open_follower(self.standby, self.name, tables=TABLES) as follower,
+            self._registrar(self.standby, "standby", follower) as registrar,
+        ):
+            await self._timed("take over", registrar.recover)
+            self._demand(registrar, len(self.agents))
+            lost = [MarkUnreachable(agent.id, 1.0) for agent in self.agents]
+            await self._timed("unreachable", lambda: self._all(registrar, lost))
+            self._demand(registrar, 0)
+            await self._timed("back", lambda: self._all(registrar, (MarkReachable(each) for each in self.agents)))
+            self._demand(registrar, len(self.agents))
+            await self._all(registrar, lost)
+            ids = [agent.id for agent in self.agents]
+            pieces = [Prune(tuple(ids[begin : begin + PRUNE_MAX])) for begin in range(0, len(ids), PRUNE_MAX)]
+            await self._timed("prune", lambda: self._all(registrar, pieces))
+            if registrar.registry.count(UNREACHABLE):
+                raise AssertionError("agents are left that were pruned")
+            await self._all(registrar, (Admit(agent) for agent in self.agents))
+
+    def _registrar(
+        self, storage: RecordStorage, owner: str, follower: Follower | None = None
+    ) -> AbstractAsyncContextManager[Registrar]:
+        return open_registrar(storage, self.name, tables=TABLES, owner=owner, follower=follower)
 
     def _demand(self, registrar: Registrar, count: int) -> None:
         found = registrar.registry.count(ADMITTED)
@@ -200,7 +223,7 @@ def table(samples: Sequence[Sample]) -> Table:
 
 
 @click.command()
-@click.option("--agents", default="10000,50000", show_default=True, help="Sizes of the registry.")
+@click.option("--agents", default="10000,20000,30000,50000", show_default=True, help="Sizes of the registry.")
 @click.option("--packed", default="10000", show_default=True, help="Sizes that are measured with one value, too.")
 @click.option("--rounds", default=3, show_default=True)
 @form_options
