@@ -48,7 +48,7 @@ from virtuallog_lab.agents.records import ADMITTED, TABLES, UNREACHABLE, AgentIn
 from virtuallog_lab.agents.recovery import PRUNE_MAX
 from virtuallog_lab.experiments.churn.churn import open_database_cluster
 from virtuallog_lab.harness.machine import Machine
-from virtuallog_lab.harness.options import Form, form_options
+from virtuallog_lab.harness.options import Form, form_options, picture_option
 from virtuallog_lab.harness.program import run_to_end
 from virtuallog_lab.harness.report import Report, Table, middle_and_ends, tell
 from virtuallog_server.process import log_output
@@ -222,17 +222,51 @@ def table(samples: Sequence[Sample]) -> Table:
     return Table("Milliseconds of a phase; of `one`, of an operation", ("design, agents", *PHASES), rows)
 
 
+def draw(samples: Sequence[Sample], path: Path) -> None:
+    """Write a PNG or an SVG: what single operations and all admissions take, by the size of the registry."""
+    import matplotlib as mpl  # slow to import, and needed only here
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    figure, pair = pyplot.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    for axes, phase, label, limit in zip(
+        pair, ("one", "admit"), ("ms: one operation, the median", "s: all admissions at once"), (5.0, 10.0), strict=True
+    ):
+        for design, color in ((RECORDS, "tab:blue"), (PACKED, "tab:orange")):
+            sizes = sorted({each.agents for each in samples if each.design == design})
+            found = [
+                [each.seconds for each in samples if (each.design, each.agents, each.phase) == (design, size, phase)]
+                for size in sizes
+            ]
+            unit = 1000 if phase == "one" else 1
+            axes.plot(sizes, [unit * median(times) for times in found], ".-", color=color, label=design)
+        axes.axhline(limit, color="grey", linewidth=0.8, linestyle=":")
+        axes.set(xlabel="agents in the registry", ylabel=label, yscale="log")
+        axes.legend(frameon=False)
+    figure.suptitle(
+        "A registrar that stores what has changed (records), and one that stores its whole value, as Mesos (packed); dotted: the target",
+        fontsize=10,
+    )
+    figure.savefig(path, dpi=100)
+    pyplot.close(figure)
+
+
 @click.command()
 @click.option("--agents", default="10000,20000,30000,50000", show_default=True, help="Sizes of the registry.")
-@click.option("--packed", default="10000", show_default=True, help="Sizes that are measured with one value, too.")
+@click.option("--packed", default="10000,50000", show_default=True, help="Sizes that are measured with one value, too.")
 @click.option("--rounds", default=3, show_default=True)
+@picture_option
 @form_options
-def main(agents: str, packed: str, rounds: int, form: Form) -> None:
+def main(agents: str, packed: str, rounds: int, picture: Path | None, form: Form) -> None:
     """Measure, and print."""
     log_output.configure("warning")
     sizes, whole = ([int(size) for size in text.split(",") if size] for text in (agents, packed))
     machine = Machine.look()
     samples = run_to_end(measure, sizes, rounds, whole)
+    if picture is not None:
+        draw(samples, picture)
+        tell(f"picture: {picture}")
     plain = {"samples": [attrs.asdict(sample) for sample in samples]}
     Report(title="The registrar", machine=machine, tables=[table(samples)], plain=plain,
            verdict="every registry had what was acknowledged").publish(form)  # fmt: skip
