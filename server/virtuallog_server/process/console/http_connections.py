@@ -83,7 +83,7 @@ class HttpConnection:
             self._wake()
 
     def cut(self) -> None:
-        """End the connection now, whatever it has yet to send."""
+        """End the connection now, with all that it has yet to send."""
         self._end()
 
     def give_way(self) -> None:

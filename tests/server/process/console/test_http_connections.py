@@ -104,7 +104,7 @@ async def test_a_connection_without_a_hold_gives_way(autojump_clock: MockClock) 
 
 @pytest.mark.parametrize(("path", "seconds"), [("slow", 60), ("held", 600), ("", 5)])
 async def test_every_connection_ends(path: str, seconds: int, autojump_clock: MockClock) -> None:
-    """After its own time, that of its request, or that for a head: whatever the other side does or does not do."""
+    """After its own time, that of its request, or that for a head."""
     async with server() as one:
         began = one.clock.monotonic()
         stream = await one.ask(path)
@@ -131,7 +131,7 @@ async def test_a_head_that_dribbles_has_the_same_time(autojump_clock: MockClock)
 
 
 async def test_an_application_may_cut_a_connection(autojump_clock: MockClock) -> None:
-    """At once, whatever is still to be sent."""
+    """At once, before the answer is sent."""
     async with server() as one:
         began = one.clock.monotonic()
         assert await rest(await one.ask("cut")) == b""
