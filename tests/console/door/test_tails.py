@@ -41,6 +41,7 @@ class Tails:
 
     async def append(self, *payloads: str) -> None:
         await self.log.append_many([payload.encode() for payload in payloads])
+        await self.room.clock.sleep(0.1)
         await wait_all_tasks_blocked()
 
 
@@ -133,6 +134,24 @@ async def test_a_hundred_tails_cost_one_reader(autojump_clock: MockClock, monkey
         assert here.room.hub.tails == 100
 
 
+async def test_a_crowd_of_appends_costs_each_tail_a_few_sends(autojump_clock: MockClock) -> None:
+    """While entries come quickly, many of them are one read and one send; the first comes at once."""
+    async with tails() as here:
+        opened = [await here.open() for _ in range(50)]
+        await here.room.clock.sleep(1)
+        began = len(opened[0].sent)
+        await here.log.append(b"first")
+        await wait_all_tasks_blocked()
+        assert texts(opened[0]) == ["first"]
+        for number in range(1000):
+            await here.log.append(b"%d" % number)
+            await here.room.clock.sleep(0.001)
+        await here.room.clock.sleep(1)
+
+        assert all(len(texts(tail)) == 1001 for tail in opened)
+        assert len(opened[0].sent) - began <= 1.1 / 0.035 + 2
+
+
 async def test_without_tails_nothing_is_read(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reader ends with the last tail, and begins again with the next one, further on."""
     async with tails() as here:
@@ -165,7 +184,7 @@ async def test_a_tail_that_takes_nothing_is_cut(autojump_clock: MockClock) -> No
         assert here.room.hub.tails == 1
 
 
-async def test_a_tail_that_falls_behind_learns_where_to_go_on() -> None:
+async def test_a_tail_that_falls_behind_learns_where_to_go_on(autojump_clock: MockClock) -> None:
     """The window has moved past it: its last event says from where another tail has to begin. No entry is skipped in silence."""
     async with tails() as here:
         slow = await here.open()
@@ -173,7 +192,7 @@ async def test_a_tail_that_falls_behind_learns_where_to_go_on() -> None:
         await here.append("first")
         for _ in range(WINDOW_BYTES_MAX // ENTRY_BYTES_MAX + 2):
             await here.log.append(b"x" * ENTRY_BYTES_MAX)
-        await wait_all_tasks_blocked()
+        await here.room.clock.sleep(1)
         may_take.set()
         await wait_all_tasks_blocked()
 
