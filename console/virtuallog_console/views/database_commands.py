@@ -25,8 +25,12 @@ from virtuallog_database.table.core.commands import Commit, is_table_command
 from virtuallog_database.tree import acl, command_codec, commands, paths
 from virtuallog_database.tree.commands import Acl, Mode, Operation
 
-COMMANDS_MAX: Final = 64
-"""Most commands of one entry that are shown; a group has 1024 at most."""
+COMMANDS_MAX: Final = 1024
+"""Most commands that are shown of an entry that is shown alone: as many as a group has, some 10 ms."""
+LISTED_MAX: Final = 8
+"""Most commands that are shown of each entry in a list."""
+VALUE_BYTES: Final = 256
+"""Bytes that are shown of each value in a list."""
 NAMED_MAX: Final = 16
 """Most sessions, paths, keys or entries of an ACL that one row names."""
 
@@ -67,7 +71,12 @@ class DatabaseEntry:
 
 
 def decode_entry(
-    payload: bytes, viewer: Viewer, decoder: Decoder = Decoder.AUTO, max_bytes: int = 256
+    payload: bytes,
+    viewer: Viewer,
+    decoder: Decoder = Decoder.AUTO,
+    *,
+    max_bytes: int = VALUE_BYTES,
+    commands_max: int = LISTED_MAX,
 ) -> DatabaseEntry | None:
     """Decode the payload of an entry of the log. None if it is none of a database.
 
@@ -76,6 +85,7 @@ def decode_entry(
         viewer: sees values as an admin, and never those below masked paths.
         decoder: of the values in commands.
         max_bytes: bytes that are shown of each value.
+        commands_max: most commands that are shown, at most `COMMANDS_MAX`.
     """
     try:
         entry = _open(payload)
@@ -89,15 +99,15 @@ def decode_entry(
     except MalformedError as error:
         return DatabaseEntry(engines=engines, problem=str(error))
     rows: list[CommandRow] = []
-    problem = ""
+    problem, most = "", max(1, min(commands_max, COMMANDS_MAX))
     for place, command in enumerate(found):
-        if len(rows) >= COMMANDS_MAX:
+        if len(rows) >= most:
             return DatabaseEntry(engines=engines, commands=tuple(rows), more=len(found) - place, problem=problem)
         try:
             rows += _Rows(viewer, decoder, max_bytes).of(command)
         except VirtualLogError as error:
             problem = f"command {place + 1} of {len(found)}: {error}"
-    shown, more = rows[:COMMANDS_MAX], max(0, len(rows) - COMMANDS_MAX)
+    shown, more = rows[:most], max(0, len(rows) - most)
     return DatabaseEntry(engines=engines, commands=tuple(shown), more=more, problem=problem)
 
 
@@ -246,11 +256,11 @@ def _details(operation: Operation) -> dict[str, object]:
     return {}
 
 
-def acl_texts(rights: Sequence[Acl]) -> tuple[str, ...]:
-    """Entries of an ACL as `scheme:id: permissions`, without hashes of passwords; `NAMED_MAX` of them at most."""
+def acl_texts(rights: Sequence[Acl], most: int = NAMED_MAX) -> tuple[str, ...]:
+    """Entries of an ACL as `scheme:id: permissions`, without hashes of passwords; `most` of them at most."""
     return tuple(
         f"{readable(each.scheme)}:{readable(each.id)}: {_permissions(each.permissions)}"
-        for each in acl.masked(tuple(rights[:NAMED_MAX]))
+        for each in acl.masked(tuple(rights[:most]))
     )
 
 

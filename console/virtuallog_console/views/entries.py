@@ -16,7 +16,7 @@ from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.contract.errors import UnavailableError, VirtualLogError
 from virtuallog.contract.loglet import Placed
 from virtuallog.contract.types import Gap, LogPosition, PlacedBatch, Sealed
-from virtuallog_console.views.database_commands import DatabaseEntry, decode_entry
+from virtuallog_console.views.database_commands import COMMANDS_MAX, DatabaseEntry, decode_entry
 from virtuallog_console.views.values import PREVIEW_BYTES, Decoder, Value, decode
 from virtuallog_console.views.viewer import Viewer
 
@@ -113,8 +113,9 @@ async def read_page(
         if page.tail is None or first >= page.tail:
             return page
         count = max(1, min(count, ENTRIES_MAX))
-        shown = preview_bytes if count == 1 else min(preview_bytes, PREVIEW_BYTES)
-        return await _read_rows(log, page, count, RowMaker(viewer, decoder, shown))
+        is_alone = count == 1
+        shown = preview_bytes if is_alone else min(preview_bytes, PREVIEW_BYTES)
+        return await _read_rows(log, page, count, RowMaker(viewer, decoder, shown, is_alone))
     assert scope.cancelled_caught
     return attrs.evolve(page, problem=_add(page.problem, f"no answer within {SECONDS:g} s"))
 
@@ -195,6 +196,8 @@ class RowMaker:
     decoder: Decoder
     max_bytes: int
     """Bytes that are shown of each payload."""
+    is_alone: bool = False
+    """True for one entry that is shown alone, with all its commands."""
 
     def rows(self, placed: Placed, count: int) -> Iterator[Row]:
         """The first `count` rows of an item that was read."""
@@ -209,7 +212,8 @@ class RowMaker:
         """The row of the entry at `placed.places[index]`."""
         batch, place, step = placed.batch, placed.places[index], placed.places.step
         begin = placed.start - placed.first * step
-        database = decode_entry(payload, self.viewer, self.decoder)
+        bounds = {"max_bytes": self.max_bytes, "commands_max": COMMANDS_MAX} if self.is_alone else {}
+        database = decode_entry(payload, self.viewer, self.decoder, **bounds)
         return EntryRow(
             position=place,
             time_ms=placed.time_ms,

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 import attrs
+import trio
 
 from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.contract.errors import InvalidSettingError, VirtualLogError
@@ -82,6 +83,7 @@ class _Search:
         left = SEARCH_BYTES
         while self.position < tail and left > 0 and len(self.rows) < FOUND_MAX:
             for placed in await log.read(LogPosition(self.position), LogPosition(tail), PIECE_BYTES):
+                await trio.lowlevel.checkpoint()  # an entry of many commands takes some milliseconds
                 left -= 1 if isinstance(placed, Gap) else len(placed.batch.blob)
                 self._look(placed)
                 if len(self.rows) >= FOUND_MAX:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.console.views.database_entries import ORIGIN, command, entry_of
+from tests.console.views.database_entries import command, entry_of
 from virtuallog.contract.caller_roles import Role
-from virtuallog_console.views.database_commands import COMMANDS_MAX, decode_entry, visible_parts
+from virtuallog_console.views.database_commands import COMMANDS_MAX, LISTED_MAX, decode_entry, visible_parts
 from virtuallog_console.views.masks import Masks
 from virtuallog_console.views.plain import plain
 from virtuallog_console.views.viewer import MASKED, NEEDS_ADMIN, Viewer
@@ -160,10 +160,13 @@ def test_an_entry_of_many_commands_is_cut() -> None:
     """The rest is counted."""
     found = decode_entry(entry_of(*[command(Delete(f"/{number}")) for number in range(100)]), ADMIN)
     assert found is not None
-    assert (len(found.commands), found.more) == (COMMANDS_MAX, 100 - COMMANDS_MAX)
+    assert (len(found.commands), found.more) == (LISTED_MAX, 100 - LISTED_MAX)
     multi = decode_entry(entry_of(command(Multi(tuple(Check(f"/{number}") for number in range(100))))), ADMIN)
     assert multi is not None
-    assert (len(multi.commands), multi.more) == (COMMANDS_MAX, 101 - COMMANDS_MAX)
+    assert (len(multi.commands), multi.more) == (LISTED_MAX, 101 - LISTED_MAX)
+    alone = decode_entry(entry_of(*[command(Delete("/a"))] * 2000), ADMIN, commands_max=1 << 30)
+    assert alone is not None
+    assert (len(alone.commands), alone.more) == (COMMANDS_MAX, 2000 - COMMANDS_MAX)
 
 
 def test_a_viewer_searches_what_it_sees() -> None:
@@ -171,4 +174,3 @@ def test_a_viewer_searches_what_it_sees() -> None:
     entry = entry_of(command(Create("/a/b", SECRET)))
     assert visible_parts(entry, ADMIN) == [b"/a/b", SECRET]
     assert visible_parts(entry, CLIENT) == [b"/a/b"]
-    assert ORIGIN.session
