@@ -1,12 +1,12 @@
 """Entries of the log: a page by position, by time, or from the end.
 
-A page has at most `ENTRIES_MAX` rows of at most `PREVIEW_BYTES` each, reads at most `READ_BYTES` and one batch, and takes at most `SECONDS`.
-What it has not read begins at `next`.
+A page has at most `ENTRIES_MAX` rows of at most `PREVIEW_BYTES` each, and reads at most `READ_BYTES` and one batch. It takes at most `SECONDS`,
+and before that `BOUND_SECONDS` for the bounds of the log. What it has not read begins at `next`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal, TypeAlias
 
 import attrs
@@ -15,8 +15,9 @@ from virtuallog.client.time_search import find_time
 from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.contract.errors import UnavailableError, VirtualLogError
 from virtuallog.contract.loglet import Placed
-from virtuallog.contract.types import Gap, LogPosition, PlacedBatch, Sealed
+from virtuallog.contract.types import Gap, LogPosition, PlacedBatch
 from virtuallog_console.views.database_commands import COMMANDS_MAX, DatabaseEntry, decode_entry
+from virtuallog_console.views.log_bounds import LogBounds, find_bounds, joined
 from virtuallog_console.views.values import PREVIEW_BYTES, Decoder, Value, decode
 from virtuallog_console.views.viewer import Viewer
 
@@ -105,19 +106,8 @@ async def read_page(
         decoder: of payloads.
         preview_bytes: bytes that are shown of each payload; ask for one row to see more than `PREVIEW_BYTES`.
     """
-    page = EntryPage(start=start or 0, next=start or 0)
-    with log.view.environment.clock.timeout(SECONDS) as scope:
-        page = await _with_bounds(log, page)
-        first = max(0, (page.trim_point or 0) if start is None else start)
-        page = attrs.evolve(page, start=first, next=first)
-        if page.tail is None or first >= page.tail:
-            return page
-        count = max(1, min(count, ENTRIES_MAX))
-        is_alone = count == 1
-        shown = preview_bytes if is_alone else min(preview_bytes, PREVIEW_BYTES)
-        return await _read_rows(log, page, count, RowMaker(viewer, decoder, shown, is_alone))
-    assert scope.cancelled_caught
-    return attrs.evolve(page, problem=_add(page.problem, f"no answer within {SECONDS:g} s"))
+    page = empty_page(await find_bounds(log), start)
+    return await _with_rows(log, page, count, RowMaker.of(viewer, decoder, preview_bytes, count))
 
 
 async def read_last(
@@ -125,67 +115,70 @@ async def read_last(
 ) -> EntryPage:
     """The last `count` entries before the tail."""
     bounds = await find_bounds(log)
-    if bounds.tail is None:
-        return bounds
-    first = max(bounds.trim_point or 0, bounds.tail - max(1, min(count, ENTRIES_MAX)))
-    return await read_page(log, viewer, first, count=count, decoder=decoder)
+    start = None if bounds.tail is None else max(bounds.trim_point or 0, bounds.tail - max(1, min(count, ENTRIES_MAX)))
+    return await _with_rows(log, empty_page(bounds, start), count, RowMaker.of(viewer, decoder, PREVIEW_BYTES, count))
 
 
 async def read_at_time(
     log: VirtualLog, viewer: Viewer, time_ms: int, *, count: int = ENTRIES_MAX, decoder: Decoder = Decoder.AUTO
 ) -> EntryPage:
     """Entries from a time of day on, in milliseconds since the epoch (`virtuallog.client.time_search.find_time`)."""
-    problem = f"the time was not found within {SEARCH_SECONDS:g} s"
+    position, problem = None, f"the time was not found within {SEARCH_SECONDS:g} s"
     with log.view.environment.clock.timeout(SEARCH_SECONDS):
         try:
             position = await find_time(log, time_ms, patience=SECONDS)
         except VirtualLogError as error:
             problem = str(error)
-        else:
-            return await read_page(log, viewer, position, count=count, decoder=decoder)
-    return attrs.evolve(await find_bounds(log), problem=problem)
+    if position is not None:
+        return await read_page(log, viewer, position, count=count, decoder=decoder)
+    page = empty_page(await find_bounds(log))
+    return attrs.evolve(page, problem=joined(page.problem, problem))
 
 
-async def find_bounds(log: VirtualLog) -> EntryPage:
-    """A page without rows: the bounds of the log, as far as they can be learnt within `SECONDS`."""
-    page = EntryPage(start=0, next=0)
-    with log.view.environment.clock.timeout(SECONDS):
-        return await _with_bounds(log, page)
-    return attrs.evolve(page, problem=f"no answer within {SECONDS:g} s")
+def empty_page(bounds: LogBounds, start: int | None = None) -> EntryPage:
+    """A page without rows that begins at `start`; None: at the trim point."""
+    first = max(0, (bounds.trim_point or 0) if start is None else start)
+    return EntryPage(
+        start=first,
+        next=first,
+        trim_point=bounds.trim_point,
+        tail=bounds.tail,
+        is_closed=bounds.is_closed,
+        problem=bounds.problem,
+    )
 
 
-async def _with_bounds(log: VirtualLog, page: EntryPage) -> EntryPage:
-    """The page with the bounds of the log. One that cannot be learnt is None, with the reason."""
-    try:
-        found = await log.check_tail()
-        page = attrs.evolve(page, tail=found.tail, is_closed=isinstance(found, Sealed))
-    except VirtualLogError as error:
-        known = log.view.known_tail  # everything below can still be read
-        page = attrs.evolve(page, tail=known or None, problem=_add(page.problem, f"tail: {error}"))
-    try:
-        return attrs.evolve(page, trim_point=await log.find_trim_point())
-    except VirtualLogError as error:
-        return attrs.evolve(page, problem=_add(page.problem, f"trim point: {error}"))
-
-
-async def _read_rows(log: VirtualLog, page: EntryPage, count: int, maker: RowMaker) -> EntryPage:
-    assert page.tail is not None
+async def _with_rows(log: VirtualLog, page: EntryPage, count: int, maker: RowMaker) -> EntryPage:
+    """The page with its rows, as far as they can be read within `SECONDS`."""
+    if page.tail is None or page.start >= page.tail:
+        return page
     rows: list[Row] = []
-    position, left = page.start, READ_BYTES
-    try:
-        while position < page.tail and len(rows) < count and left > 0:
-            found = await log.read(LogPosition(position), LogPosition(page.tail), left)
-            for placed in found:
-                left -= len(placed.batch.blob) if isinstance(placed, PlacedBatch) else 1
-                for row in maker.rows(placed, count - len(rows)):
-                    rows.append(row)
-                    position = row.stop if isinstance(row, GapRow) else row.position + 1
-                if len(rows) >= count:
-                    break
-    except VirtualLogError as error:
-        reason = "" if isinstance(error, UnavailableError) else f"{type(error).__name__}: "
-        page = attrs.evolve(page, problem=_add(page.problem, f"at {position}: {reason}{error}"))
-    return attrs.evolve(page, rows=tuple(rows), next=position)
+    problem = f"not all was read within {SECONDS:g} s"
+    with log.view.environment.clock.timeout(SECONDS):
+        try:
+            await _read_rows(log, page, page.tail, max(1, min(count, ENTRIES_MAX)), maker, rows)
+            problem = ""
+        except VirtualLogError as error:
+            kind = "" if isinstance(error, UnavailableError) else f"{type(error).__name__}: "
+            problem = f"at {_stop(rows, page.start)}: {kind}{error}"
+    return attrs.evolve(page, rows=tuple(rows), next=_stop(rows, page.start), problem=joined(page.problem, problem))
+
+
+async def _read_rows(log: VirtualLog, page: EntryPage, tail: int, count: int, maker: RowMaker, rows: list[Row]) -> None:
+    """Add rows to the list, up to the bounds of a page."""
+    left = READ_BYTES
+    while (position := _stop(rows, page.start)) < tail and len(rows) < count and left > 0:
+        for placed in await log.read(LogPosition(position), LogPosition(tail), left):
+            left -= len(placed.batch.blob) if isinstance(placed, PlacedBatch) else 1
+            rows += maker.rows(placed, count - len(rows))
+
+
+def _stop(rows: Sequence[Row], start: int) -> int:
+    """First position behind the rows, which begin at `start`."""
+    if not rows:
+        return start
+    last = rows[-1]
+    return last.stop if isinstance(last, GapRow) else last.position + 1
 
 
 @attrs.frozen
@@ -199,10 +192,17 @@ class RowMaker:
     is_alone: bool = False
     """True for one entry that is shown alone, with all its commands."""
 
+    @classmethod
+    def of(cls, viewer: Viewer, decoder: Decoder, max_bytes: int, count: int) -> RowMaker:
+        """For a page of `count` rows: one row alone may show more."""
+        is_alone = count <= 1
+        return cls(viewer, decoder, max_bytes if is_alone else min(max_bytes, PREVIEW_BYTES), is_alone)
+
     def rows(self, placed: Placed, count: int) -> Iterator[Row]:
         """The first `count` rows of an item that was read."""
         if isinstance(placed, Gap):
-            yield GapRow(kind=placed.kind.value, start=placed.start, stop=placed.stop)
+            if count > 0:
+                yield GapRow(kind=placed.kind.value, start=placed.start, stop=placed.stop)
             return
         payloads = placed.batch.payloads
         for index in range(min(count, len(placed.places))):
@@ -223,7 +223,3 @@ class RowMaker:
             value=decode(payload, self.decoder, self.max_bytes) if database is None else None,
             database=database,
         )
-
-
-def _add(problem: str, more: str) -> str:
-    return f"{problem}; {more}" if problem else more

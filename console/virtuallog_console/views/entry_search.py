@@ -16,7 +16,8 @@ from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.contract.errors import InvalidSettingError, VirtualLogError
 from virtuallog.contract.types import Gap, LogPosition, PlacedBatch
 from virtuallog_console.views.database_commands import visible_parts
-from virtuallog_console.views.entries import EntryPage, EntryRow, Row, RowMaker, find_bounds
+from virtuallog_console.views.entries import EntryPage, EntryRow, Row, RowMaker, empty_page
+from virtuallog_console.views.log_bounds import find_bounds, joined
 from virtuallog_console.views.values import PREVIEW_BYTES, Decoder
 from virtuallog_console.views.viewer import Viewer
 
@@ -54,18 +55,15 @@ async def search(
     needle = text.encode("utf-8", "surrogatepass")
     if not 0 < len(needle) <= NEEDLE_BYTES_MAX:
         raise InvalidSettingError("text", f"must have 1 to {NEEDLE_BYTES_MAX} bytes")
-    page = await find_bounds(log)
-    first = max(0, (page.trim_point or 0) if start is None else start)
-    page = attrs.evolve(page, start=first, next=first)
+    page = empty_page(await find_bounds(log), start)
     if page.tail is None:
         return SearchPage(page=page, is_finished=False)
-    state = _Search(needle, viewer, RowMaker(viewer, decoder, PREVIEW_BYTES), first)
+    state = _Search(needle, viewer, RowMaker(viewer, decoder, PREVIEW_BYTES), page.start)
     try:
         with log.view.environment.clock.timeout(SEARCH_SECONDS):
             await state.run(log, page.tail)
     except VirtualLogError as error:
-        problem = f"{page.problem}; " if page.problem else ""
-        page = attrs.evolve(page, problem=f"{problem}at {state.position}: {error}")
+        page = attrs.evolve(page, problem=joined(page.problem, f"at {state.position}: {error}"))
     page = attrs.evolve(page, rows=tuple(state.rows), next=state.position)
     return SearchPage(page=page, is_finished=page.next >= (page.tail or 0))
 

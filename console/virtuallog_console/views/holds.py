@@ -1,6 +1,7 @@
 """Holds on trimming: which replica, hold, backup or archive needs which part of the log, and the effect of a trim.
 
-All servers of the database are asked for their status and for the allowed trim; the view is made after `SECONDS` at the latest.
+All servers of the database are asked for their status and for the allowed trim; the view is made after `SECONDS` at the latest, and
+before that the bounds of the log are asked for (`log_bounds`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from virtuallog.contract.ports import Outcome
 from virtuallog.contract.register import Register
 from virtuallog.contract.types import NodeId
 from virtuallog_console.views.chain import ARCHIVE
+from virtuallog_console.views.log_bounds import find_bounds, joined
 from virtuallog_database.control.messages import (
     Allowed,
     DatabaseStatus,
@@ -29,7 +31,7 @@ from virtuallog_database.engines.log_backup import LogBackupEngine
 from virtuallog_server.database.trim_check import ASK_SECONDS
 
 SECONDS: Final = 10.0
-"""Time after which the view is shown as far as it is."""
+"""Time for the servers of the database: twice the timeout of the allowed trim."""
 HOLDS_MAX: Final = 500
 """Most rows; the log is kept for the first ones, which are shown."""
 
@@ -102,16 +104,16 @@ class TrimEffect:
 
 async def read_holds(log: VirtualLog) -> HoldsView:
     """Ask the log for its bounds, and the servers of the database for what they need."""
-    view = HoldsView()
+    bounds = await find_bounds(log)
+    view = HoldsView(trim_point=bounds.trim_point, tail=bounds.tail, problem=bounds.problem)
+    problem = f"no answer within {SECONDS:g} s"
     with log.view.environment.clock.timeout(SECONDS):
-        view = await _with_bounds(log, view)
         try:
             register = await log.view.current()
+            return describe_holds(view, register, *await _ask(log, register))
         except VirtualLogError as error:
-            return attrs.evolve(view, problem=_add(view.problem, str(error)))
-        statuses, allowed = await _ask(log, register)
-        return describe_holds(view, register, statuses, allowed)
-    return attrs.evolve(view, problem=_add(view.problem, f"no answer within {SECONDS:g} s"))
+            problem = str(error)
+    return attrs.evolve(view, problem=joined(view.problem, problem))
 
 
 def describe_holds(
@@ -135,7 +137,7 @@ def describe_holds(
     problem = view.problem
     if least is None:
         reasons = "; ".join(f"node {node}: {answer}" for node, answer in sorted(allowed.items()))
-        problem = _add(problem, f"no server of the database says what may be trimmed ({reasons})")
+        problem = joined(problem, f"no server of the database says what may be trimmed ({reasons})")
     rows = _needs(known, least, view.tail)
     return attrs.evolve(
         view,
@@ -212,17 +214,6 @@ async def _ask(
     return statuses, allowed
 
 
-async def _with_bounds(log: VirtualLog, view: HoldsView) -> HoldsView:
-    try:
-        view = attrs.evolve(view, tail=(await log.check_tail()).tail)
-    except VirtualLogError as error:
-        view = attrs.evolve(view, problem=f"tail: {error}")
-    try:
-        return attrs.evolve(view, trim_point=await log.find_trim_point())
-    except VirtualLogError as error:
-        return attrs.evolve(view, problem=_add(view.problem, f"trim point: {error}"))
-
-
 def _needs(known: list[DatabaseStatus], least: Allowed | None, tail: int | None) -> tuple[NeedRow, ...]:
     """Needs as the replica knows them that has applied most, and those that only the reasons name, such as a backup."""
     newest = max(known, key=lambda status: status.cursor, default=DatabaseStatus(state=""))
@@ -253,7 +244,3 @@ def _needs(known: list[DatabaseStatus], least: Allowed | None, tail: int | None)
         for row in rows
     ]
     return tuple(sorted(done, key=lambda row: (row.position, row.kind, row.name)))
-
-
-def _add(problem: str, more: str) -> str:
-    return f"{problem}; {more}" if problem else more

@@ -214,6 +214,17 @@ async def test_what_cannot_be_read_is_a_view_with_a_reason(
     assert (await read_znode(log, ADMIN, "/app")).found
 
 
+async def test_a_silent_node_costs_no_time(world: World, autojump_clock: MockClock) -> None:
+    """The tree is read from the first server that answers and is not behind; a click never waits for the dead."""
+    nodes = await planted(world)
+    log = log_of(nodes[0])
+    world.stop(3)
+    clock = log.view.environment.clock
+    began = clock.monotonic()
+    assert (await read_znode(log, ADMIN, "/app")).found
+    assert clock.monotonic() - began < 0.5
+
+
 async def test_sessions_with_their_servers(world: World, autojump_clock: MockClock) -> None:
     """Each server is asked for those that it serves; a page goes on behind the last number."""
     one, two, _ = nodes = await start(world, 1, 2, 3)
