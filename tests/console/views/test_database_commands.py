@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from tests.console.views.database_entries import command, entry_of
 from virtuallog.contract.caller_roles import Role
-from virtuallog_console.views.database_commands import COMMANDS_MAX, LISTED_MAX, decode_entry, visible_parts
+from virtuallog_console.views.database_commands import (
+    COMMANDS_MAX,
+    LISTED_MAX,
+    decode_entry,
+    is_database_entry,
+    visible_parts,
+)
 from virtuallog_console.views.masks import Masks
 from virtuallog_console.views.plain import plain
 from virtuallog_console.views.viewer import MASKED, NEEDS_ADMIN, Viewer
@@ -152,6 +158,7 @@ def test_what_cannot_be_decoded_says_so() -> None:
 def test_other_entries_are_none_of_a_database() -> None:
     """Plain ones, those that only begin alike, and those that no engine has proposed: replicas skip them."""
     for payload in (b"", b"hello", b"VERSION 1", b"VE\1\0x", Entry(b"x", {"base": b"short"}).encode()):
+        assert not is_database_entry(payload)
         assert decode_entry(payload, ADMIN) is None
         assert visible_parts(payload, ADMIN) is None
 
