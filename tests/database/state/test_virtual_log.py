@@ -13,6 +13,7 @@ from tests.database.state.replica_world import worlds
 from virtuallog.contract.errors import StorageError, TooLargeError, UnavailableError, UnsupportedError
 from virtuallog_database.engines.core.enabled_engines import STATE
 from virtuallog_database.engines.rollout import RolloutEngine
+from virtuallog_database.engines.view_tracking import ViewSettings
 from virtuallog_database.ports import StoreReader
 from virtuallog_database.registrar.core.edit import Edit
 from virtuallog_database.registrar.core.ownership import KEY, OWNERSHIP
@@ -44,6 +45,15 @@ async def test_replicas_see_what_others_have_stored(autojump_clock: MockClock) -
         assert await other.names() == {"config"}
         assert await other.expunge(mine)
         assert await one.names() == frozenset()
+
+
+async def test_the_first_write_of_a_new_database_is_not_late(autojump_clock: MockClock) -> None:
+    """The replica announces itself when a write needs it, long before its next announcement is due."""
+    async with worlds() as world:
+        state = State(await world.storage(1))
+        began = trio.current_time()
+        await state.store((await state.fetch("config")).mutate(b"1"))
+        assert trio.current_time() - began < ViewSettings().announce_seconds / 4
 
 
 @pytest.mark.parametrize("size", [0, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * CHUNK_BYTES])
