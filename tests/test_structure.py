@@ -56,7 +56,7 @@ ADAPTERS = {
 }
 """Modules that may use the real clock, threads and processes."""
 
-UNNAMED = {"check-wheel-contents", "pandas", "pytest-timeout", "pytest-trio", "pytest-xdist", "setuptools"}
+UNNAMED = {"check-wheel-contents", "pandas", "pipx", "pytest-timeout", "pytest-trio", "pytest-xdist", "setuptools"}
 """Distributions used without an import statement: by PySpark, by pytest, by a subprocess."""
 
 EXPERIMENTS = Path("lab/virtuallog_lab/experiments")
