@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import attrs
 
 from tests.planted_bugs.mutant import Mutant, mutant
-from virtuallog_database.registrar.core.machine import Effect, MachineState, Recovered, RegistrarMachine, Resolve, Store
+from virtuallog_database.registrar.core.machine import (
+    Effect,
+    MachineState,
+    Recovered,
+    RegistrarMachine,
+    Resolve,
+    Store,
+    never,
+)
 from virtuallog_database.registrar.core.tables import Registry
 from virtuallog_database.registrar.follower import Follower
 from virtuallog_database.state.core import variables
@@ -47,9 +55,9 @@ def recovery_does_not_fence(self: RegistrarMachine, registry: Registry, version:
 
 
 @mutant(RegistrarMachine.begin, scenario="registrars", published=SOURCE, found_by=BROKEN)
-def answered_before_the_store(self: RegistrarMachine) -> list[Effect]:
+def answered_before_the_store(self: RegistrarMachine, is_late: Callable[[], bool] = never) -> list[Effect]:
     """Operations are answered when their batch is about to be stored."""
-    effects = begun(self)
+    effects = begun(self, is_late)
     batch = self._batch
     if batch is None or not any(isinstance(effect, Store) for effect in effects):
         return effects
@@ -64,7 +72,7 @@ def deposed_owner_goes_on(self: RegistrarMachine, *, is_done: bool) -> list[Effe
     return stored(self, is_done=True)
 
 
-@mutant(Follower._follow, scenario="registrars", found_by=[COPIES])
+@mutant(Follower._follow, scenario="registrars", found_by=[COPIES], within=160)
 async def follower_ignores_holes(self: Follower, stream: UpdateStream) -> None:
     """A standby applies the updates that it gets, also behind a hole."""
     while True:
