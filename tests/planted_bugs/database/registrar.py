@@ -73,4 +73,12 @@ async def follower_ignores_holes(self: Follower, stream: UpdateStream) -> None:
             self._apply(update)
 
 
+@mutant(variables.apply, scenario="registrars", found_by=[SAME])
+def staged_records_name_no_version(transaction: StoreTransaction, command: Update | Stage) -> UpdateResult:
+    """A late conversion of a packed value puts old records over those of another owner."""
+    if isinstance(command, Stage):
+        command = attrs.evolve(command, expected=b"")
+    return applied(transaction, command)
+
+
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(found for found in list(globals().values()) if isinstance(found, Mutant))
