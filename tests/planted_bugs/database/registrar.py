@@ -22,7 +22,7 @@ from virtuallog_database.registrar.follower import Follower
 from virtuallog_database.state.core import variables
 from virtuallog_database.state.core.variable_commands import Stage, Update
 from virtuallog_database.state.core.variables import UpdateResult
-from virtuallog_database.state.records import WatchesRecords
+from virtuallog_database.state.records import UpdateStream, WatchesRecords
 from virtuallog_database.transaction import StoreTransaction
 from virtuallog_simulation.checks.database.registrar import COPIES, FENCED, ORDERED, SAME, STORED
 
@@ -72,6 +72,15 @@ def deposed_owner_goes_on(self: RegistrarMachine, *, is_done: bool) -> list[Effe
     return stored(self, is_done=True)
 
 
+@mutant(Follower._follow, scenario="registrars", found_by=[COPIES])
+async def follower_ignores_holes(self: Follower, stream: UpdateStream) -> None:
+    """A standby applies the updates that it gets, also behind a hole."""
+    while True:
+        update = await stream.next()
+        if update is not None:
+            self._apply(update)
+
+
 @mutant(Follower.copy, scenario="registrars", found_by=[COPIES, STORED, SAME])
 async def standby_does_not_compare_versions(self: Follower) -> tuple[Registry, bytes] | None:
     """A standby takes over with the copy that it has, under the version that is stored."""
@@ -79,6 +88,14 @@ async def standby_does_not_compare_versions(self: Follower) -> tuple[Registry, b
         return None
     present = await self._storage.version(self.name)
     return (self.registry.copy(), present) if present is not None else None
+
+
+@mutant(variables.apply, scenario="registrars", found_by=[SAME])
+def staged_records_name_no_version(transaction: StoreTransaction, command: Update | Stage) -> UpdateResult:
+    """A late conversion of a packed value puts old records over those of another owner."""
+    if isinstance(command, Stage):
+        command = attrs.evolve(command, expected=b"")
+    return applied(transaction, command)
 
 
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(found for found in list(globals().values()) if isinstance(found, Mutant))
