@@ -155,7 +155,7 @@ swap kill hosts churn: setup | $(OUT)
 
 # The registrar at the size of large clusters, and failovers of examples/master.py; docs/results/measurements.md.
 registrar: setup | $(OUT)
-	$(BIN)/python -m virtuallog_lab.experiments.registrar.registry --markdown $(ARGUMENTS) > $(OUT)/registrar.md
+	$(BIN)/python -m virtuallog_lab.experiments.registrar.registry --picture $(OUT)/registrar.png --markdown $(ARGUMENTS) > $(OUT)/registrar.md
 	@cat $(OUT)/registrar.md
 
 masters: setup | $(OUT)

@@ -56,7 +56,7 @@ ADAPTERS = {
 }
 """Modules that may use the real clock, threads and processes."""
 
-UNNAMED = {"check-wheel-contents", "pandas", "pytest-timeout", "pytest-trio", "pytest-xdist", "setuptools"}
+UNNAMED = {"check-wheel-contents", "pandas", "pipx", "pytest-timeout", "pytest-trio", "pytest-xdist", "setuptools"}
 """Distributions used without an import statement: by PySpark, by pytest, by a subprocess."""
 
 EXPERIMENTS = Path("lab/virtuallog_lab/experiments")
@@ -71,7 +71,7 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The source distribution, built from the packages and the files that name them."""
     folder = tmp_path_factory.mktemp("sdist")
     tree = folder / "tree"
-    for package in SHIPPED:
+    for package in (*SHIPPED, "share"):
         shutil.copytree(ROOT / package, tree / package, ignore=shutil.ignore_patterns("__pycache__"))
     (tree / "tests").mkdir()
     for name in ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "tests/test_structure.py"):
@@ -101,8 +101,11 @@ def _built(tree: Path, hook: str, folder: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.xdist_group("wheel")
 def test_wheel_holds_our_import_roots_and_nothing_else(wheel: Path) -> None:
-    """Every module, schema, template and py.typed of our packages is shipped, also by way of the sdist; tests and documents are not."""
-    shipped = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    """Every module, schema, template and py.typed of our packages is shipped, also by way of the sdist, and what shells and `man` look for;
+    tests and documents are not."""
+    names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    shared = {name.partition(".data/data/")[2] for name in names if ".data/" in name}
+    shipped = {name for name in names if ".data/" not in name}
 
     wanted = ("*.py", "*.capnp", "py.typed", "*.html", "*.css", "*.js")
     packages = [ROOT / package for package in SHIPPED]
@@ -110,6 +113,7 @@ def test_wheel_holds_our_import_roots_and_nothing_else(wheel: Path) -> None:
         str(path.relative_to(package.parent)) for package in packages for glob in wanted for path in package.rglob(glob)
     }
     assert {f"{package.name}/py.typed" for package in packages} <= shipped
+    assert shared == {str(path.relative_to(ROOT)) for path in (ROOT / "share").rglob("*") if path.is_file()}
 
 
 @pytest.mark.slow
@@ -141,6 +145,16 @@ def test_a_user_of_the_library_never_imports_the_server() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("module", sorted(path.stem for path in (ROOT / "virtuallog").glob("[a-z]*.py")))
+def test_a_program_may_import_any_facade_first(module: str) -> None:
+    """No facade needs another one to be imported before it."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import virtuallog.{module}"], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
 
 
 def test_files_of_a_user_do_not_collide_with_ours(tmp_path: Path) -> None:

@@ -89,7 +89,9 @@ def _no_usable_node(answers: Mapping[NodeId, Outcome[NodeStatus]]) -> VirtualLog
     if refusals and len(refusals) == len(answers):
         return refusals[0]
     reasons = "; ".join(f"node {node}: {_reason(answer)}" for node, answer in answers.items())
-    return UnavailableError(f"no node of the cluster can be used ({reasons})")
+    return UnavailableError(
+        f"no node of the cluster can be used ({reasons}): start one, or correct the addresses in the cluster file"
+    )
 
 
 def _reason(answer: Outcome[NodeStatus]) -> str:

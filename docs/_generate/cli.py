@@ -15,15 +15,27 @@ HEAD: Final = """# Command line
 All commands are below `virtuallog`. `virtuallog COMMAND --help` prints the same as this page.
 `VIRTUALLOG_CLUSTER` names the `cluster.toml` for all of them.
 
+| exit code | meaning |
+|---|---|
+| 0 | done |
+| 1 | failed: the same command will fail again |
+| 2 | wrong usage; nothing was started |
+| 3 | unavailable: not enough nodes answered. The request may have been carried out |
+| 130 | ended by Ctrl-C |
+
+The reason of a failure is one line on stderr, and says what to do about it where that is known. Tables and progress bars have no colours if
+`NO_COLOR` is set, or if the output is no terminal. `virtuallog completion SHELL` prints the completion script of bash, zsh or fish; it and a manual
+page, `man virtuallog`, are files below `share/` of the wheel, so `pipx install` puts the manual page in place.
+
 """
 
 
 def page() -> str:
     """All commands, each with its help."""
-    return WRITTEN + HEAD + "\n".join(_sections(main, _context(main, "virtuallog", None)))
+    return WRITTEN + HEAD + "\n".join(_sections(main, context_of(main, "virtuallog", None)))
 
 
-def _context(command: click.Command, name: str, parent: click.Context | None) -> click.Context:
+def context_of(command: click.Command, name: str, parent: click.Context | None) -> click.Context:
     """A context with the command's own settings, as if it had been run on a terminal wide enough."""
     settings: dict[str, Any] = dict(command.context_settings)
     width = settings.get("max_content_width") or (parent and parent.max_content_width)
@@ -37,4 +49,4 @@ def _sections(command: click.Command, context: click.Context) -> Iterator[str]:
         for name in command.list_commands(context):
             inner = command.get_command(context, name)
             if inner is not None and not inner.hidden:
-                yield from _sections(inner, _context(inner, name, context))
+                yield from _sections(inner, context_of(inner, name, context))

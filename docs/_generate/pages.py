@@ -1,20 +1,24 @@
-"""The generated pages by name."""
+"""The generated pages, by the files that they are in."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Final
 
-from docs._generate import api, cli, configuration, errors, limits, metrics, transitions
+from docs._generate import api, cli, configuration, errors, limits, man, metrics, transitions
 from docs._generate.source import ROOT
+from virtuallog_server.cli.commands.completion import script
 
-FOLDER: Final = ROOT / "docs" / "reference"
-PAGES: Final[Mapping[str, Callable[[], str]]] = {
-    "api": api.page,
-    "cli": cli.page,
-    "configuration": configuration.page,
-    "errors": errors.page,
-    "limits": limits.page,
-    "metrics": metrics.page,
-    "transitions": transitions.page,
+PAGES: Final[Mapping[Path, Callable[[], str]]] = {
+    **{
+        ROOT / "docs" / "reference" / f"{module.__name__.rpartition('.')[2]}.md": module.page
+        for module in (api, cli, configuration, errors, limits, metrics, transitions)
+    },
+    ROOT / "share" / "man" / "man1" / "virtuallog.1": man.page,
+    ROOT / "share" / "bash-completion" / "completions" / "virtuallog": partial(script, "bash"),
+    ROOT / "share" / "zsh" / "site-functions" / "_virtuallog": partial(script, "zsh"),
+    ROOT / "share" / "fish" / "vendor_completions.d" / "virtuallog.fish": partial(script, "fish"),
 }
+"""Those of docs/reference, and those of the wheel for shells and `man`."""

@@ -47,7 +47,7 @@ _BODY: Final = struct.Struct("<16sQII")
 _START: Final = _PREFIX.size
 _ENDS: Final = _PREFIX.size + _BODY.size
 _MAGIC: Final = b"VB"
-_VERSION: Final = 1
+VERSION: Final = 1
 _NAME_BYTES_MAX: Final = 0xFFFF
 
 
@@ -116,7 +116,7 @@ class Batch:
         content = b"".join((body, ends, packed, *payloads))
         if len(content) + _START > BATCH_BYTES_MAX:
             raise TooLargeError(what="bytes in a batch", size=len(content) + _START, limit=BATCH_BYTES_MAX)
-        blob = _PREFIX.pack(_MAGIC, _VERSION, 0, crc32c(content)) + content
+        blob = _PREFIX.pack(_MAGIC, VERSION, 0, crc32c(content)) + content
         return cls(blob, session, first_sequence, count, len(packed))
 
     @classmethod
@@ -130,8 +130,8 @@ class Batch:
         if not _ENDS <= len(blob) <= BATCH_BYTES_MAX:
             raise MalformedError(f"a batch of {len(blob)} bytes")
         magic, version, flags, checksum = _PREFIX.unpack_from(blob)
-        if magic != _MAGIC or version != _VERSION or flags:
-            raise MalformedError(f"not a batch of version {_VERSION}: starts with {bytes(blob[:4]).hex()}")
+        if magic != _MAGIC or version != VERSION or flags:
+            raise MalformedError(f"not a batch of version {VERSION}: starts with {bytes(blob[:4]).hex()}")
         if crc32c(memoryview(blob)[_START:]) != checksum:
             raise CorruptionError("a batch does not match its checksum")
         session, first_sequence, count, headers_bytes = _BODY.unpack_from(blob, _START)
@@ -209,7 +209,7 @@ def glance_untrusted(blob: bytes, at: int = 0) -> tuple[SessionId, int, int] | N
     Looks at nothing else of the batch, and does not check that it is whole. Takes some tenth of a
     microsecond, where `Batch.parse_untrusted` takes many.
     """
-    if len(blob) < at + _ENDS or blob[at : at + 2] != _MAGIC or blob[at + 2] != _VERSION:
+    if len(blob) < at + _ENDS or blob[at : at + 2] != _MAGIC or blob[at + 2] != VERSION:
         return None
     session, first_sequence, count, _ = _BODY.unpack_from(blob, at + _START)
     return SessionId(session), first_sequence, count

@@ -27,14 +27,14 @@ REGISTER_BYTES_MAX: Final = 64 << 10
 not."""
 _CROWDED: Final = 4 * REGISTER_BYTES_MAX // 5
 
-_FORMAT: Final = 1
-_FORMAT_JOINED: Final = 2
+FORMAT: Final = 1
+FORMAT_JOINED: Final = 2
 """Format with `NodeEntry.joined`.
 
 A program that knows only format 1 must not read it: it would lose the field when it changes
 anything else. The lowest sufficient format is written.
 """
-_FORMAT_GUARDED: Final = 3
+FORMAT_GUARDED: Final = 3
 """Format with `Register.guarded`, for the same reason: without the field clients could append again."""
 _SCHEMA = load("virtuallog.contract", "register.capnp")
 
@@ -194,8 +194,8 @@ class Register:
 
     def _format(self) -> int:
         if self.is_guarded:
-            return _FORMAT_GUARDED
-        return _FORMAT_JOINED if any(entry.joined for entry in self.nodes.values()) else _FORMAT
+            return FORMAT_GUARDED
+        return FORMAT_JOINED if any(entry.joined for entry in self.nodes.values()) else FORMAT
 
     def encode_planned(self, before: Register) -> bytes:
         """Encode a planned change.
@@ -235,8 +235,8 @@ def decode_untrusted(value: bytes) -> Register:
 
 
 def _decode_untrusted(message: Any) -> Register:
-    if not _FORMAT <= message.format <= _FORMAT_GUARDED:
-        raise MalformedError(f"a register of format {message.format}; this program reads up to {_FORMAT_GUARDED}")
+    if not FORMAT <= message.format <= FORMAT_GUARDED:
+        raise MalformedError(f"a register of format {message.format}; this program reads up to {FORMAT_GUARDED}")
     segments = tuple(
         Segment(
             id=SegmentId(segment.version, segment.attempt),

@@ -212,7 +212,9 @@ def read_toml(settings: type[SettingsT], path: Path) -> SettingsT:
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise InvalidSettingError(str(path), f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
         raise InvalidSettingError(str(path), f"cannot be read: {error}") from error
     return parse(settings, text, path)
 

@@ -288,11 +288,16 @@ class ViewTrackingEngine(CommandLayer):
         return self.settings.announce_seconds
 
     async def tick(self) -> None:
-        await self._announce()
+        await self.announce()
         if self._silent():
             await self._eject_silent()
 
-    async def _announce(self) -> None:
+    async def announce(self) -> None:
+        """Announce this replica, if that is due and it is a server: the first time it joins the view.
+
+        Raises:
+            UnavailableError: unknown outcome.
+        """
         if self._is_due:
             await self.command(Heartbeat(*self._announcement()))
 
@@ -302,7 +307,7 @@ class ViewTrackingEngine(CommandLayer):
         await self.below.sync()
         for _ in range(_SECOND_LOOK):
             await self._clock.sleep(self.settings.announce_seconds)
-            await self._announce()
+            await self.announce()
         await self.below.sync()
         for command in self._silent():
             await self.command(command)

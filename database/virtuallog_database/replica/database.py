@@ -42,6 +42,7 @@ from virtuallog_database.engines.core.entry import Entry, HeavyEntry
 from virtuallog_database.engines.layers.contract import Engine
 from virtuallog_database.engines.layers.replicated_call import propose_and_wait
 from virtuallog_database.engines.rollout import RolloutEngine
+from virtuallog_database.engines.view_tracking import ViewTrackingEngine
 from virtuallog_database.ports import LocalStore
 from virtuallog_database.replica.command_proposals import SERVER, CommandProposals
 from virtuallog_database.replica.session_expiry import SessionExpiry
@@ -66,7 +67,7 @@ REAP_PAGE_COUNT: Final = 256
 
 
 JOIN_SECONDS: Final = 15.0
-"""Time that the first write of a variable or a row waits for a server to join the view: a new server says what it knows
+"""Time that the first write of a variable or a row by a passive replica waits for a server to join the view: a new server announces itself
 behind its first 5 s (`ViewSettings.announce_seconds`)."""
 JOIN_POLL_SECONDS: Final = 0.1
 """Interval of looking for it."""
@@ -97,6 +98,8 @@ class Database:
     """Typed tables beside the tree (`virtuallog_database.table`). Set by `attach`."""
     rollout: RolloutEngine | None = attrs.field(default=None, init=False)
     """Engine that enables variables and tables when one is first written. Set by `virtuallog_database.replica.host`."""
+    membership: ViewTrackingEngine | None = attrs.field(default=None, init=False)
+    """Engine by which this replica joins the view. Set by `virtuallog_database.replica.host`."""
     expiry: SessionExpiry = attrs.field(init=False)
     """Expiry of sessions. Set by `attach`."""
     proposals: CommandProposals = attrs.field(init=False)
@@ -163,17 +166,23 @@ class Database:
     async def _change_beside_tree(self, switch: str, entry: Entry) -> Any:
         try:
             if self.rollout is not None and not is_enabled(self._store, switch):
-                with self.clock.timeout(JOIN_SECONDS):  # a new database has no member yet
-                    while not view.members(self._store):
-                        await self.clock.sleep(JOIN_POLL_SECONDS)
-                if not view.members(self._store):
-                    raise UnavailableError("no server of the database has joined its view yet: nothing was done")
+                await self._wait_for_a_member()
                 await self.rollout.enable(switch)
             return await propose_and_wait(self._engine, entry)
         except SealedError as error:
             raise UnavailableError(f"the log takes nothing: {error}") from error
         except StorageError as error:  # the store is closed: another one is being installed
             raise UnavailableError(f"this replica has no state: {error}") from error
+
+    async def _wait_for_a_member(self) -> None:
+        """Have a server in the view: this replica, if it is one and none is there, or the first one that announces itself."""
+        if self.membership is not None and not view.members(self._store):
+            await self.membership.announce()
+        with self.clock.timeout(JOIN_SECONDS):
+            while not view.members(self._store):
+                await self.clock.sleep(JOIN_POLL_SECONDS)
+        if not view.members(self._store):
+            raise UnavailableError("no server of the database has joined its view yet: nothing was done")
 
     def snapshot_variables(self) -> Variables:
         """Variables as they are now, for long reads while writes go on. Release it soon."""

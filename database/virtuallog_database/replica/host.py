@@ -193,6 +193,7 @@ class Host:
             identity = attrs.evolve(self.identity, life=number)
             replica = Replica(self.log, store, environment, identity, database, self.settings.replica)
             database.rollout = replica.stack.find(RolloutEngine)
+            database.membership = replica.stack.find(ViewTrackingEngine)
             snapshots = await Snapshotter.open(
                 self.directory.checkpoints, environment.clock, self.settings.snapshots, self.meter
             )

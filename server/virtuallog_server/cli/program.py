@@ -6,6 +6,7 @@ A command's definition is imported when the command is called, or when all are l
 from __future__ import annotations
 
 from copy import copy
+from difflib import get_close_matches
 from functools import wraps
 from pkgutil import resolve_name
 from typing import Any, Final
@@ -14,12 +15,14 @@ import click
 
 from virtuallog_server.cli.common.extras import remedy
 from virtuallog_server.cli.common.failures import Failure, translated
+from virtuallog_server.cli.common.version import print_version
 
 ENTRY_POINTS: Final = "virtuallog.commands"
 _MODULES: Final = {
     "append": ("append",),
     "archive": ("archive",),
     "certificates": ("certificates",),
+    "completion": ("completion",),
     "chain": ("chain", "reconfigure", "truncate", "seal"),
     "database": ("database",),
     "explain": ("explain",),
@@ -52,6 +55,16 @@ class Program(click.Group):
         """The command of this name. None if there is none."""
         found = _OWN.get(name) or _plugged_in().get(name)
         return with_log(load(name, found)) if found else None
+
+    def resolve_command(
+        self, context: click.Context, words: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first word names. For a typing error the message has the closest name."""
+        name = words[0]
+        close = get_close_matches(name, self.list_commands(context), 1)
+        if close and close != [name] and not name.startswith("-"):
+            context.fail(f"No such command '{name}'; did you mean '{close[0]}'?")
+        return super().resolve_command(context, words)
 
     def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
         """Parse the arguments."""
@@ -117,7 +130,14 @@ def _plugged_in() -> dict[str, str]:
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="virtuallog", prog_name="virtuallog")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=print_version,
+    help="Show the version, and the versions of the protocol and of all formats.",
+)
 def main() -> None:
     """One log over interchangeable consensus protocols, swapped live.
 
@@ -135,4 +155,5 @@ def main() -> None:
         1  failed: the same command will fail again
         2  wrong usage
         3  unavailable: not enough nodes answered; the request may have been carried out
+      130  ended by Ctrl-C
     """

@@ -39,8 +39,8 @@ from virtuallog.contract.types import NodeId
 FILE_NAME: Final = "identity"
 _NEW_NAME: Final = "identity.new"
 _MAGIC: Final = b"VLOGNODE"
-_FIRST_VERSION: Final = 1
-_VERSION: Final = 2
+FIRST_VERSION: Final = 1
+VERSION: Final = 2
 _RECORD: Final = struct.Struct("<8sHBxIQ16s16s")
 _JOINED: Final = struct.Struct("<Q")
 _CHECKSUM: Final = struct.Struct("<I")
@@ -80,7 +80,7 @@ class IdentityRecord:
     def encode(self) -> bytes:
         is_first = self.joined == 0 and self.phase is not FormatPhase.JOINING
         number = next(number for number, phase in _NUMBERS.items() if phase is self.phase)
-        version = _FIRST_VERSION if is_first else _VERSION
+        version = FIRST_VERSION if is_first else VERSION
         record = _RECORD.pack(_MAGIC, version, number, self.node, self.boot, self.store_id, self.cluster or _NO_CLUSTER)
         record += b"" if is_first else _JOINED.pack(self.joined)
         return record + _CHECKSUM.pack(crc32c(record))
@@ -96,9 +96,9 @@ def decode_untrusted(content: bytes) -> IdentityRecord:
     if len(content) < _VERSION_FIELD.size or content[: len(_MAGIC)] != _MAGIC:
         raise MalformedError("the identity file is not one of a virtuallog node")
     _, version = _VERSION_FIELD.unpack_from(content)
-    if version not in {_FIRST_VERSION, _VERSION}:
-        raise MalformedError(f"a data directory of format {version}; this program reads formats up to {_VERSION}")
-    size = _RECORD.size + (0 if version == _FIRST_VERSION else _JOINED.size)
+    if version not in {FIRST_VERSION, VERSION}:
+        raise MalformedError(f"a data directory of format {version}; this program reads formats up to {VERSION}")
+    size = _RECORD.size + (0 if version == FIRST_VERSION else _JOINED.size)
     if len(content) != size + _CHECKSUM.size:
         raise CorruptionError(f"the identity file has {len(content)} bytes")
     record, checksum = content[:size], _CHECKSUM.unpack_from(content, size)[0]
@@ -107,7 +107,7 @@ def decode_untrusted(content: bytes) -> IdentityRecord:
     _, _, number, node, boot, store_id, cluster = _RECORD.unpack_from(record)
     if number not in _NUMBERS:
         raise MalformedError(f"a data directory in phase {number}, which this program does not know")
-    joined = 0 if version == _FIRST_VERSION else _JOINED.unpack_from(record, _RECORD.size)[0]
+    joined = 0 if version == FIRST_VERSION else _JOINED.unpack_from(record, _RECORD.size)[0]
     known = None if cluster == _NO_CLUSTER else ClusterId(cluster)
     return IdentityRecord(
         node=NodeId(node), phase=_NUMBERS[number], boot=boot, store_id=store_id, cluster=known, joined=joined

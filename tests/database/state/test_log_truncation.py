@@ -18,6 +18,8 @@ from virtuallog_database.state.storages import replicated_log
 from virtuallog_database.state.storages.replicated_log import ReplicatedLogStorage
 from virtuallog_database.state.variable import Variable
 from virtuallog_loglets.paxos.messages import PaxosWrite
+from virtuallog_loglets.paxos.standalone import linearizable_read
+from virtuallog_loglets.paxos.standalone.log import Log
 from virtuallog_loglets.paxos.standalone.reader import LogReader
 
 
@@ -196,17 +198,17 @@ async def test_a_log_that_is_truncated_before_it_is_read(monkeypatch: pytest.Mon
         writer, reader, _ = await storages(world, 1, 2, 3, slack_bytes=0)
         await stored(writer, "one", b"one")
         await stored(writer, "two", b"two")
-        learn, log = ReplicatedLogStorage._learn, reader._log
+        learn = linearizable_read.learn
 
-        async def learn_later(self: ReplicatedLogStorage, through: int) -> None:
-            monkeypatch.setattr(ReplicatedLogStorage, "_learn", learn)
+        async def learn_later(log: Log, first: int, through: int) -> None:
+            monkeypatch.setattr(replicated_log, "learn", learn)
             before = log.replica.core.begin
             for number in range(3):
                 await stored(writer, "two", b"%d" % number)
             await world.until(lambda: log.replica.core.begin > max(before, through))
-            await learn(self, through)
+            await learn(log, first, through)
 
-        monkeypatch.setattr(ReplicatedLogStorage, "_learn", learn_later)
+        monkeypatch.setattr(replicated_log, "learn", learn_later)
         assert await reader.names() == {"one", "two"}
         assert await value(reader, "two") == b"2"
 

@@ -25,7 +25,7 @@ _PREFIX: Final = struct.Struct("<2sBB")
 _LENGTH: Final = struct.Struct("<I")
 MAGIC: Final = b"VE"
 """First bytes of every entry of a database, of any version."""
-_VERSION: Final = 1
+VERSION: Final = 1
 PROPOSER: Final = "base"
 """Name of the header that the lowest engine puts on every entry: the token of its proposal."""
 TOKEN_BYTES: Final = 16
@@ -50,7 +50,7 @@ class Entry:
         return Entry(self.payload, {**self.headers, name: value})
 
     def encode(self) -> bytes:
-        parts = [_PREFIX.pack(MAGIC, _VERSION, len(self.headers))]
+        parts = [_PREFIX.pack(MAGIC, VERSION, len(self.headers))]
         for name, value in self.headers.items():
             encoded = name.encode()
             parts += [bytes((len(encoded),)), encoded, _LENGTH.pack(len(value)), value]
@@ -78,9 +78,9 @@ def parse_untrusted(blob: bytes) -> Entry:
         magic, version, count = _PREFIX.unpack_from(blob)
         if magic != MAGIC or not version:
             raise MalformedError(f"not an entry of a database: starts with {bytes(blob[:4]).hex()}")
-        if version != _VERSION:
+        if version != VERSION:
             _check_later(blob)
-            raise BinaryTooOldError(f"an entry of version {version}, where {_VERSION} is the last one known")
+            raise BinaryTooOldError(f"an entry of version {version}, where {VERSION} is the last one known")
         headers, at = {}, _PREFIX.size
         for _ in range(count):
             name = blob[at + 1 : at + 1 + blob[at]].decode()

@@ -31,7 +31,6 @@ import attrs
 import trio
 
 from virtuallog.contract.errors import TooLargeError, UnavailableError, VirtualLogError
-from virtuallog.contract.types import NodeId
 from virtuallog_database.state.core.log_image import LogImage
 from virtuallog_database.state.core.log_records import (
     FRAME_BYTES,
@@ -43,11 +42,8 @@ from virtuallog_database.state.core.log_records import (
 )
 from virtuallog_database.state.storage import may_set
 from virtuallog_database.state.variable import StateEntry, encode_name
-from virtuallog_loglets.paxos.core.tail_check import cover_of, newest_of
 from virtuallog_loglets.paxos.core.values import ValueKind, kind_of, payload_of
-from virtuallog_loglets.paxos.drivers.broadcast import Broadcast
-from virtuallog_loglets.paxos.drivers.catch_up import catch_up
-from virtuallog_loglets.paxos.messages import GetStanding, Standing
+from virtuallog_loglets.paxos.standalone.linearizable_read import cover, learn, recovered
 from virtuallog_loglets.paxos.standalone.log import Log, Position
 from virtuallog_loglets.paxos.standalone.writer import DATA_BYTES_MAX, LogWriter
 
@@ -59,17 +55,6 @@ SLACK_BYTES: Final = 1 << 20
 """Bytes that the log may hold beyond what is needed, before it is worth a write to drop or to move some."""
 READ_BYTES: Final = 1 << 20
 """Bytes of one piece of a replay. All else in memory is the image."""
-ASK_SECONDS: Final = 1.0
-"""Timeout of the question how far the log goes, which needs no sync."""
-RECOVER_SECONDS: Final = 10.0
-"""Wait for the replica of this process to vote; `State` asks again."""
-LEARN_SECONDS: Final = 10.0
-"""Timeout for learning what others have written, or for filling it; an election has as much."""
-LOOK_SECONDS: Final = 0.02
-"""Pause between two looks for a decision that its writer is about to announce. It does so within milliseconds."""
-ANNOUNCE_SECONDS: Final = 0.5
-"""Wait for that, before this replica fills the position, as its writer may be gone. A writer that is merely slow is turned
-out by it."""
 ELECTIONS: Final = 3
 """Elections of one call. Two clients that want to write at once meet again only by chance."""
 ELECT_PAUSE_SECONDS: Final = 0.05
@@ -189,7 +174,7 @@ class ReplicatedLogStorage:
             UnavailableError: not elected, or no quorum answers.
         """
         environment = self._log.environment
-        await self._recovered()
+        await recovered(self._log)
         for left in reversed(range(ELECTIONS)):
             if await self._writer.start() is not None:
                 await self._refresh()
@@ -239,7 +224,7 @@ class ReplicatedLogStorage:
 
     async def _read_up(self) -> None:
         """Apply all that was completed before the call. Needs the lock only if there is something new."""
-        if await self._cover() >= self._image.next_position:
+        if await cover(self._log) >= self._image.next_position:
             async with self._writing:
                 await self._refresh()
 
@@ -256,8 +241,8 @@ class ReplicatedLogStorage:
         core = self._log.replica.core
         for _ in range(ROUNDS_MAX):
             begin, former = core.begin, self._image.next_position
-            cover = await self._cover()
-            await self._learn(cover)
+            through = await cover(self._log)
+            await learn(self._log, self._image.next_position, through)
             image = self._image
             if core.begin > image.next_position:
                 if core.begin > begin:
@@ -265,66 +250,12 @@ class ReplicatedLogStorage:
                 image = self._empty(begin)
                 if self._sought is not None:
                     self._sought.is_whole = False
-            elif cover < image.next_position:
+            elif through < image.next_position:
                 return False
-            if await self._replay(image, cover):
+            if await self._replay(image, through):
                 self._image, self._leads = image, False  # another writer has written this, or filled it
                 return image.next_position > former
         raise _contended()
-
-    async def _cover(self) -> int:
-        """Highest position that may have been acknowledged before the call.
-
-        Raises:
-            UnavailableError: no quorum of replicas that vote has answered.
-        """
-        await self._recovered()
-        log, ensemble = self._log, self._log.network.ensemble()
-        standings: dict[NodeId, Standing] = {log.environment.node: log.replica.core.standing()}
-
-        def cover() -> int | None:
-            # Members that are not known here, as they register late, may be in a quorum.
-            return cover_of(newest_of(standings), 2 * ensemble.quorum - 1, ensemble.quorum)
-
-        def take(node: NodeId, outcome: Standing | VirtualLogError) -> None:
-            if isinstance(outcome, Standing):
-                standings[node] = outcome
-                if cover() is not None:
-                    question.enough()
-
-        question = Broadcast(log.environment, GetStanding(segment=log.replica.segment), take)
-        question.post(ensemble.members, ASK_SECONDS)
-        await question.wait()
-        found = cover() if ensemble.members else None
-        if found is None:
-            raise UnavailableError(
-                f"no quorum of the log answers: {len(standings)} replicas, and {ensemble.quorum} are needed"
-            )
-        return found
-
-    async def _recovered(self) -> None:
-        with self._log.environment.clock.timeout(RECOVER_SECONDS) as scope:
-            await self._log.recovered()
-        if scope.cancelled_caught:
-            raise UnavailableError("the replica of this process does not vote yet")
-
-    async def _learn(self, through: int) -> None:
-        """Have the local replica learn the positions that are not applied, through this one.
-
-        Raises:
-            UnavailableError: it takes too long.
-        """
-        log, clock = self._log, self._log.environment.clock
-        fill_at, stop = clock.monotonic() + ANNOUNCE_SECONDS, through + 1
-        with clock.timeout(LEARN_SECONDS) as scope:
-            while (first := max(self._image.next_position, log.replica.core.begin)) < stop:
-                fills = clock.monotonic() >= fill_at
-                ensemble = log.replica.ensemble
-                if await catch_up(log.replica, ensemble, log.environment, first, stop, fills=fills) == stop:
-                    return
-                await clock.sleep(LOOK_SECONDS)
-        if scope.cancelled_caught:
-            raise UnavailableError("the log is too far ahead, or no quorum answers")
 
     async def _replay(self, image: LogImage, through: int) -> bool:
         """Apply what the local replica has learned, piece by piece; False if it was truncated meanwhile.

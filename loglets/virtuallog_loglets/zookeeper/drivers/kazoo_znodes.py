@@ -224,7 +224,7 @@ def _check_untrusted(operations: Sequence[Operation], results: Sequence[Any]) ->
 
 def _forbidden() -> ForbiddenError:
     return ForbiddenError(
-        "a loglet in ZooKeeper", "any client", "an ACL that lets all clients create, read, write and delete"
+        "this use of ZooKeeper", "any client", "an ACL that lets all clients create, read, write and delete"
     )
 
 

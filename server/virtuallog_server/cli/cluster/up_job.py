@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
+from typing import Final
 
 import click
 import trio
@@ -11,6 +13,15 @@ from virtuallog.contract.errors import StorageError
 from virtuallog_server.cli.common import event_loop
 from virtuallog_server.local_cluster.supervisor import LocalCluster, open_local_cluster
 from virtuallog_server.process.end_signals import end_on_signal
+
+_NEXT: Final = """
+Next, in another terminal:
+    export VIRTUALLOG_CLUSTER={file}
+    virtuallog append "hello"          prints the position of the entry
+    virtuallog read --from 0           prints all entries
+    virtuallog reconfigure --to paxos  swaps the consensus protocol, while the log is in use
+    virtuallog explain                 says what there is, and why
+Ctrl-C ends the nodes; the same command starts them again, with all that was written."""
 
 
 def up(
@@ -63,3 +74,4 @@ async def _announce(cluster: LocalCluster) -> None:
     await cluster.wait_ready()
     cluster.write_file()
     click.echo(f"ready: {cluster.file_path}")
+    click.echo(_NEXT.format(file=shlex.quote(str(cluster.file_path))))

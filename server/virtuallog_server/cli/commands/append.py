@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 @cluster_option
 @json_option
 def append(cluster: ClusterFile, payload: str | None, lines: BinaryIO | None, rate: int | None, as_json: bool) -> None:
-    r"""Append PAYLOAD as one entry, or each line of a file as one, and print their positions in the log.
+    """Append PAYLOAD as one entry, or each line of a file as one, and print their positions in the log.
 
-    Once the command has ended without an error, all of them are durable. Lines are split on \n only, which is not
+    Once the command has ended without an error, all of them are durable. Lines are split on \\n only, which is not
     part of the entry; empty lines are entries. They are in the log in their order, each once.
 
     If it fails with exit code 3, the acknowledged entries are in the log; those after them may be.

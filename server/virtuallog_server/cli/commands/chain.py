@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from virtuallog_server.cli.common.options import cluster_option, json_option, parse_settings
+from virtuallog_server.cli.common.options import cluster_option, complete_kinds, json_option, parse_settings
 
 if TYPE_CHECKING:
     from virtuallog.client.cluster_file import ClusterFile
@@ -39,7 +39,14 @@ def chain(cluster: ClusterFile, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--to", "kind", required=True, metavar="KIND", help="Kind of the new loglet; --list shows all.")
+@click.option(
+    "--to",
+    "kind",
+    required=True,
+    metavar="KIND",
+    shell_complete=complete_kinds,
+    help="Kind of the new loglet; --list shows all.",
+)
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the new loglet; repeatable.")
 @click.option(
     "--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_kinds,

@@ -130,7 +130,7 @@ def read(
 def append(
     payload: str | None, lines: Any, peers: str, name: str, as_json: bool, **files: Path | None
 ) -> None:  # fmt: skip
-    r"""Append PAYLOAD as one entry, or each line of a file as one, and print their offsets.
+    """Append PAYLOAD as one entry, or each line of a file as one, and print their offsets.
 
     Each is in the log once, durable on a majority of the voters. Exit code 3: the last one may be in the log, or not.
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @cluster_option
 @json_option
 def read(cluster: ClusterFile, start: int | None, stop: int | None, raw: bool, follow: bool, as_json: bool) -> None:
-    r"""Print entries.
+    """Print entries.
 
     Each entry comes with its position. Positions without an entry (filled in by the log, or trimmed meanwhile) come as
     ranges. With --json, one object per line: payloads that are not UTF-8 are given as payload_base64. With --raw, the

@@ -71,6 +71,13 @@ def read_own_cluster(path: Path) -> ClusterFile:
         raise click.UsageError(error.reason) from error
 
 
+def complete_kinds(_context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:
+    """Names of installed kinds of loglets that begin so, without their code."""
+    from importlib.metadata import entry_points
+
+    return sorted(kind.name for kind in entry_points(group="virtuallog.loglets") if kind.name.startswith(typed))
+
+
 def restored_option(command: CommandT) -> CommandT:
     """`--restored DIR|URL`, given to the command as `origin`, an absolute URL. Empty without the option."""
     return click.option(
