@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from select import select
@@ -66,16 +66,51 @@ class Browser:
                 return result
             self.events.append(answer)
 
-    def look(self, *, width: int, height: int, dark: bool = False) -> None:
-        """From now on, with a window of this size, in light or in dark."""
+    def look(self, *, width: int, height: int, dark: bool = False, still: bool = False) -> None:
+        """From now on, with a window of this size, in light or in dark, with motion or without."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[scheme])
+        motion = {"name": "prefers-reduced-motion", "value": "reduce" if still else "no-preference"}
+        self.call("Emulation.setEmulatedMedia", features=[scheme, motion])
 
     def load(self, path: Path) -> None:
         """Return once the page has been loaded."""
-        self.call("Page.navigate", url=path.as_uri())
-        while not any(event["method"] == "Page.loadEventFired" for event in self.events):
+        self.open(path.as_uri())
+
+    def open(self, url: str) -> None:
+        """The same for a page with this address."""
+        self._loads(lambda: self.call("Page.navigate", url=url))
+
+    def follow(self, key: str) -> None:
+        """Press a key that leads to another page; return once that has been loaded."""
+        self._loads(lambda: self.press(key))
+
+    def press(self, key: str, *, back: bool = False) -> None:
+        """Press a key: `Tab`, `Enter`, ` `; with `back` and Shift."""
+        code = {"Tab": 9, "Enter": 13, " ": 32}[key]
+        named = {"key": key, "code": "Space" if key == " " else key, "windowsVirtualKeyCode": code}
+        shift = 8 if back else 0
+        text = {"Enter": "\r", " ": " "}.get(key, "")
+        self.call("Input.dispatchKeyEvent", type="keyDown", modifiers=shift, text=text, **named)
+        self.call("Input.dispatchKeyEvent", type="keyUp", modifiers=shift, **named)
+
+    def write(self, text: str) -> None:
+        """Type a text into the field that has the focus."""
+        self.call("Input.insertText", text=text)
+
+    def until(self, expression: str) -> None:
+        """Wait until a JavaScript expression on the page is true."""
+        script = f"""new Promise((done, fail) => {{
+            const look = () => ({expression}) ? done() : setTimeout(look, 50);
+            setTimeout(() => fail(new Error("never: " + {json.dumps(expression)})), {PATIENCE_SECONDS * 500});
+            look(); }})"""
+        found = self.call("Runtime.evaluate", expression=script, awaitPromise=True)
+        assert "exceptionDetails" not in found, found
+
+    def _loads(self, cause: Callable[[], object]) -> None:
+        first = len(self.events)
+        cause()
+        while not any(event["method"] == "Page.loadEventFired" for event in self.events[first:]):
             self.events.append(self._receive())
 
     def evaluate(self, expression: str) -> Any:

@@ -26,6 +26,7 @@ import click
 @click.option("--proxy", multiple=True, metavar="ADDRESS", help="Address of a trusted proxy; repeatable.")
 @click.option("--proxy-header", metavar="NAME", help="Header with its user.  [default: X-Forwarded-User]")
 @click.option("--admin", "admins", multiple=True, metavar="USER", help="User of the proxy who is admin; repeatable.")
+@click.option("--mask", "masks", multiple=True, metavar="PATH", help="Paths of values never shown; repeatable.")
 @click.option("--actions", is_flag=True, help="Let admins change the cluster.")
 def console(
     config_file: Path | None,
@@ -35,7 +36,7 @@ def console(
     authority: Path | None,
     **options: Any,
 ) -> None:
-    """Serve a cluster over HTTP in the foreground, until Ctrl-C or SIGTERM: append, read and follow the log.
+    """Serve a cluster over HTTP in the foreground, until Ctrl-C or SIGTERM: pages for a browser, and the log to append, read and follow.
 
     Each option takes the place of a setting of console.toml. Without a certificate only loopback addresses are served, and every
     caller has the role client. docs/howto/console.md has the rest, docs/howto/http.md what to send.

@@ -13,6 +13,7 @@ from virtuallog.client.cluster_file import ClusterFile
 from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.connect import connect
 from virtuallog.contract.ports import Clock
+from virtuallog.plugins import metastore_provider
 from virtuallog.rpc.rate_limited_log import RateLimitedLog
 from virtuallog.rpc.security.credentials import Credentials
 from virtuallog.rpc.tls_acceptor import TlsAcceptor
@@ -24,7 +25,10 @@ from virtuallog_console.access.core.policy import AccessPolicy
 from virtuallog_console.access.routes import RouteGroup
 from virtuallog_console.door.log_door import door
 from virtuallog_console.door.tail_hub import TailHub
+from virtuallog_console.pages.page_routes import Pages
 from virtuallog_console.settings import ConsoleSettings
+from virtuallog_console.views.masks import Masks
+from virtuallog_database.control.wire import DATABASE
 from virtuallog_server.process.console.http_connections import HttpBounds, HttpConnections
 from virtuallog_server.process.end_signals import end_on_signal
 from virtuallog_server.process.listeners import listen
@@ -70,9 +74,10 @@ async def run_until_signalled(settings: ConsoleSettings, cluster: ClusterFile, a
         nursery.start_soon(end_on_signal, nursery.cancel_scope)
         credentials = Credentials.open(settings.tls, serves=True) if settings.tls else None
         listeners = await listen(settings.listen)
-        async with connect(_with_identity(cluster, settings)) as log:
+        async with connect(_with_identity(cluster, settings), more=[DATABASE]) as log:
             announce(url_of(settings, listeners))
-            await serve(log, settings.policy, listeners, SystemClock(), credentials=credentials)
+            pages = Pages(log, metastore_provider(), Masks(settings.masks))
+            await serve(log, settings.policy, listeners, SystemClock(), credentials=credentials, pages=pages)
 
 
 async def serve(
@@ -82,10 +87,11 @@ async def serve(
     clock: Clock,
     *,
     credentials: Credentials | None = None,
+    pages: Pages | None = None,
     groups: Sequence[RouteGroup] = (),
     admission: Admission | None = None,
 ) -> None:
-    """Serve the door to a log, and further groups of routes, until cancelled.
+    """Serve the door to a log, its pages, and further groups of routes, until cancelled.
 
     Args:
         log: the log.
@@ -93,15 +99,19 @@ async def serve(
         listeners: where to serve.
         clock: clock of all times.
         credentials: certificate and authority. None to serve without TLS.
-        groups: further routes, such as those of pages.
+        pages: the pages. None to serve none.
+        groups: further routes, such as those of actions.
         admission: bounds what is under way. None: with the defaults.
     """
     hub = TailHub(log, clock)
-    application = ConsoleApplication([door(log, hub, clock), *groups], policy, clock, admission)
+    shown = [pages.routes(hub)] if pages is not None else []
+    application = ConsoleApplication([door(log, hub, clock), *shown, *groups], policy, clock, admission)
     acceptor = TlsAcceptor(credentials, clock, RateLimitedLog(clock), _NO_TLS) if credentials else None
     connections = HttpConnections(application, BOUNDS, clock, acceptor=acceptor, uncounted=policy.is_trusted)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(hub.run)
+        if pages is not None:
+            nursery.start_soon(pages.run)
         await connections.run(listeners)
 
 

@@ -14,6 +14,7 @@ from virtuallog.contract.errors import InvalidSettingError
 from virtuallog.rpc.security.tls_files import TlsFiles
 from virtuallog.runtime.toml import FieldError, check_address, read_toml
 from virtuallog_console.access.core.policy import AccessPolicy, Network
+from virtuallog_console.views.masks import Masks
 
 _HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 _HOST: Final = re.compile(r"[a-z0-9.:-]{1,253}")
@@ -50,6 +51,11 @@ class ConsoleSettings:
     says.
     """
 
+    masks: tuple[str, ...] = ()
+    """Patterns of paths in the database's tree whose values are never shown, such as "/app/*/password": `*` stands for any characters of
+    one name, `**` for any number of names. A mask covers what it matches and everything below.
+    """
+
     tls: TlsFiles | None = None
     """The certificate of this console, and the authority that it trusts. Clients show certificates of the same authority. The console
     calls nodes with it as well, if the cluster uses TLS. None if there is no TLS.
@@ -64,6 +70,8 @@ class ConsoleSettings:
             raise FieldError("with tls, name the hosts by which clients call the console", "hosts")
         for index, network in enumerate(self.proxy):
             _parse_network(network, index)
+        for index, pattern in enumerate(self.masks):
+            _check_mask(pattern, index)
         if _HEADER.fullmatch(self.proxy_header) is None:
             raise FieldError(f"'{self.proxy_header}' is no name of a header", "proxy_header")
         if self.admins and not self.proxy:
@@ -109,6 +117,13 @@ def _check_listen(listen: str, tls: bool) -> None:
             refuse_open_address(listen)
         except InvalidSettingError as error:
             raise FieldError(error.reason, "listen") from None
+
+
+def _check_mask(pattern: str, index: int) -> None:
+    try:
+        Masks((pattern,))
+    except InvalidSettingError as error:
+        raise FieldError(error.reason, "masks", index) from None
 
 
 def _parse_network(network: str, index: int) -> Network:
