@@ -21,7 +21,7 @@ from virtuallog.contract.ports import Clock
 from virtuallog.runtime import log
 from virtuallog_console.access.admission import Admission
 from virtuallog_console.access.core.caller import RequestFacts
-from virtuallog_console.access.core.policy import AccessPolicy
+from virtuallog_console.access.core.policy import SAFE_METHODS, AccessPolicy
 from virtuallog_console.access.core.problem import Problem, ProblemError
 from virtuallog_console.access.request_body import (
     DisconnectedError,
@@ -124,7 +124,8 @@ class ConsoleApplication:
                 http=Request(scope), caller=caller, connection=connection, body=body, media_type=media_type
             )
             response = await route.endpoint(request)
-            allowance.grow(len(body) + len(getattr(response, "body", b"")))
+            if route.method in SAFE_METHODS:  # a change is done, and its answer is short
+                allowance.grow(len(getattr(response, "body", b"")))
             await response(scope, incoming.receive, answer.send)
         if limit.cancelled_caught:
             raise ProblemError(_too_slow(route))
