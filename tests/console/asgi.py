@@ -39,6 +39,8 @@ class Exchange:
     peer: Principal | None = None
     takes: int | None = None
     """Bytes after which the client goes. None if it stays until the end."""
+    is_unfinished: bool = False
+    """True if the rest of the body never comes."""
     stalls: bool = False
     """True if the client takes nothing."""
     may_take: trio.Event | None = None
@@ -75,7 +77,7 @@ class Exchange:
             if not is_whole:
                 part = left.pop(0) if left else b""
                 is_whole = not left
-                return {"type": "http.request", "body": part, "more_body": bool(left)}
+                return {"type": "http.request", "body": part, "more_body": bool(left) or self.is_unfinished}
             await self.gone.wait()
             return {"type": "http.disconnect"}
 

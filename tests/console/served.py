@@ -28,6 +28,7 @@ from virtuallog_console.process import serve
 from virtuallog_server.local_cluster.certificates import certify
 
 LOOPBACK = AccessPolicy()
+PATIENCE_SECONDS = 60
 PLAIN = {"Content-Type": "text/plain"}
 
 
@@ -71,9 +72,10 @@ class Served:
 
     async def send(self, sent: bytes) -> Answer:
         """Send these bytes, and read until the end."""
-        async with await self.connect() as stream:
-            await stream.send_all(sent)
-            return parsed(await all_of(stream))
+        with trio.fail_after(PATIENCE_SECONDS):  # noqa: TID251 -- real sockets
+            async with await self.connect() as stream:
+                await stream.send_all(sent)
+                return parsed(await all_of(stream))
 
     async def get(self, path: str, **headers: str) -> Answer:
         return await self.ask("GET", path, b"", **headers)

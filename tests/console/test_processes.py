@@ -20,6 +20,7 @@ pytestmark = pytest.mark.processes
 PLAIN = ("-H", "Content-Type: text/plain")
 ENTRIES = 60
 KILLED_AT = 20
+SEQUENCER = NodeId(2)
 
 
 def owner(role: Role, name: str) -> Principal:
@@ -38,7 +39,7 @@ async def test_appends_by_curl_survive_the_death_of_a_node(tmp_path: Path) -> No
             async def kill_in_the_middle() -> None:
                 while not (tmp_path / "half").exists() and not done.is_set():
                     await cluster.clock.sleep(0.05)
-                await cluster.kill(NodeId(1))
+                await cluster.kill(SEQUENCER)
 
             nursery.start_soon(kill_in_the_middle)
             await trio.to_thread.run_sync(partial(append_and_follow, tmp_path, cluster.file_path))
@@ -56,6 +57,8 @@ def append_and_follow(folder: Path, cluster: Path) -> None:
         curl = Curl(url, files_of(certificates, owner(Role.CLIENT, "app")))
         assert Curl(url).status("/v1/log") == 0, "no certificate"
         tail = subprocess.Popen(curl.command("/v1/tail?from=0&encoding=text"), stdout=subprocess.PIPE, text=True)
+        moved = ["reconfigure", "--cluster", str(cluster), "--to", "native", "--set", f"sequencer={SEQUENCER}"]
+        subprocess.run([*COMMAND, *moved], check=True, capture_output=True)
         before = json.loads(curl.body("/v1/log"))["version"]
         acknowledged, unknown = append_entries(curl, folder / "half")
         assert json.loads(curl.body("/v1/log"))["version"] > before, "the sequencer was replaced"

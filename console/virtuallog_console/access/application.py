@@ -21,7 +21,7 @@ from virtuallog.contract.ports import Clock
 from virtuallog.runtime import log
 from virtuallog_console.access.admission import Admission
 from virtuallog_console.access.core.caller import RequestFacts
-from virtuallog_console.access.core.policy import AccessPolicy
+from virtuallog_console.access.core.policy import SAFE_METHODS, AccessPolicy
 from virtuallog_console.access.core.problem import Problem, ProblemError
 from virtuallog_console.access.request_body import (
     DisconnectedError,
@@ -124,10 +124,11 @@ class ConsoleApplication:
                 http=Request(scope), caller=caller, connection=connection, body=body, media_type=media_type
             )
             response = await route.endpoint(request)
-            allowance.grow(len(body) + len(getattr(response, "body", b"")))
+            if route.method in SAFE_METHODS:  # a change is done, and its answer is short
+                allowance.grow(len(getattr(response, "body", b"")))
             await response(scope, incoming.receive, answer.send)
         if limit.cancelled_caught:
-            raise ProblemError(_too_slow(route))
+            raise ProblemError(_too_slow(route) if incoming.is_whole else _body_too_slow(route))
 
     def _facts(self, method: str, headers: Headers, connection: HttpConnection) -> RequestFacts:
         return RequestFacts(
@@ -227,6 +228,18 @@ def _too_slow(route: ConsoleRoute) -> Problem:
         detail=f"the request took more than {route.seconds:g} s",
         remedy="look for the effect before it is sent again" if route.method != "GET" else "try again",
         more={"outcome": "unknown"} if route.method != "GET" else {},
+    )
+
+
+def _body_too_slow(route: ConsoleRoute) -> Problem:
+    return Problem(
+        status=408,
+        kind="body-too-slow",
+        title="The body did not come in time",
+        detail=f"after {route.seconds:g} s a part of the body was missing",
+        remedy="nothing was done; send less at a time",
+        more={"outcome": "nothing"},
+        headers={"Connection": "close"},
     )
 
 

@@ -52,6 +52,8 @@ def check_head(headers: Headers, route: ConsoleRoute) -> str:
     Raises:
         ProblemError: the route takes no such body.
     """
+    if "transfer-encoding" in headers and "content-length" in headers:
+        raise ProblemError(_TWO_LENGTHS)
     if not route.media_types:
         if has_body(headers):
             raise ProblemError(
@@ -114,6 +116,15 @@ async def drain_body(incoming: IncomingBody, clock: Clock) -> None:
 def _announced(headers: Headers) -> int:
     length = headers.get("content-length", "0")
     return int(length) if length.isascii() and length.isdecimal() and len(length) <= _LENGTH_DIGITS else 0
+
+
+_TWO_LENGTHS: Final = Problem(
+    status=400,
+    kind="malformed",
+    title="The request is malformed",
+    detail="it has Content-Length and Transfer-Encoding",
+    remedy="send one of them: a proxy could take another end of the body for its own",
+)
 
 
 def _check_length(size: int, route: ConsoleRoute) -> None:

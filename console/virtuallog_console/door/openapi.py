@@ -18,6 +18,7 @@ OF_ALL_ROUTES: Final[Mapping[int, str]] = {
 }
 """Statuses with which access refuses any request, and their meaning. 404 and 405 are for other paths and methods."""
 OF_BODIES: Final[Mapping[int, str]] = {
+    408: "The body did not come in time; nothing was done.",
     413: "The body or an entry is too large; nothing was done.",
     415: "The body is of another type.",
 }

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trio.testing import MockClock
+from starlette.types import Receive, Scope, Send
+from trio.testing import MockClock, memory_stream_pair
 
 from tests.console.asgi import Exchange, room
+from tests.console.served import all_of
 from tests.virtuallog.client.world import world
+from virtuallog.testing.logs import capture_logs
 from virtuallog_console.access.core.policy import AccessPolicy
+from virtuallog_console.process import BOUNDS, CONNECTION_SECONDS
+from virtuallog_server.process.console.http_connections import CONNECTION, HttpConnections
 
 PATHS = ("/v1/entries", "/v1/entries/0", "/v1/log", "/v1/tail", "/v1/openapi.json", "/", "*", "")
 NAMES = ("from", "limit", "max_bytes", "encoding", "expected_tail", "x")
@@ -76,3 +82,51 @@ async def _ask(exchange: Exchange) -> tuple[int, int]:
             assert problem["status"] == answer.status
             assert problem["remedy"]
         return answer.status, (await log.check_tail()).tail
+
+
+WHOLE = b"POST /v1/entries HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello"
+PARTS = (
+    WHOLE, b"GET ", b"HEAD ", b"POST ", b"CONNECT ", b"/v1/log", b"/v1/tail", b"/v1/entries/0", b"http://localhost/v1/log", b"%", b"%ff%00", b" ",
+    b" HTTP/1.1\r\n", b" HTTP/1.0\r\n", b" HTTP/2.0\r\n", b"\r\n", b"\n", b"\r\n\r\n", b"Host: localhost\r\n", b"Content-Length: 3\r\n",
+    b"Content-Length: 99999999999999999999\r\n", b"Transfer-Encoding: chunked\r\n", b"Transfer-Encoding: identity\r\n", b"3\r\nabc\r\n",
+    b"0\r\n\r\n", b"fffffffffffffffff\r\n", b"-1\r\n", b"Expect: 100-continue\r\n", b"Connection: close\r\n", b"Connection: Upgrade\r\n",
+    b"Upgrade: websocket\r\n", b"Upgrade: h2c\r\n", b"Sec-WebSocket-Version: 13\r\n", b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n", b"X: \xff\r\n",
+    b" folded\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+)  # fmt: skip
+
+
+@settings(max_examples=200)
+@given(
+    sent=st.lists(st.one_of(st.sampled_from(PARTS), st.binary(max_size=8)), max_size=14).map(b"".join),
+    ends=st.booleans(),
+)
+def test_any_bytes_are_answered_with_http_or_nothing(sent: bytes, ends: bool) -> None:
+    """Pieces of requests in any order, cut anywhere: the connection ends in order and in time, and nothing is logged as a failure."""
+    received, lines = trio.run(_send_bytes, sent, ends, clock=MockClock(autojump_threshold=0))
+
+    assert received == b"" or received.startswith(b"HTTP/1.1 ")
+    assert b"HTTP/1.1 500" not in received
+    assert lines == []
+
+
+async def _send_bytes(sent: bytes, ends: bool) -> tuple[bytes, list[dict[str, Any]]]:
+    ours, theirs = memory_stream_pair()
+    async with world() as made:
+        one = room(made.client(), made.nursery)
+
+        async def on_loopback(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] == "http":
+                scope["state"][CONNECTION].address = "127.0.0.1"  # a stream in memory has none
+            await one.application(scope, receive, send)
+
+        connections = HttpConnections(on_loopback, BOUNDS, one.clock)
+        with capture_logs() as lines:
+            made.nursery.start_soon(connections.serve, theirs)
+            with suppress(trio.BrokenResourceError):
+                await ours.send_all(sent)
+                if ends:
+                    await ours.send_eof()
+            with one.clock.timeout(10 * CONNECTION_SECONDS) as limit:
+                received = await all_of(ours)
+        assert not limit.cancelled_caught or b"text/event-stream" in received
+    return received, lines

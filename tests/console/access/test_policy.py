@@ -136,6 +136,15 @@ def test_a_page_behind_a_proxy_has_the_origin_of_its_name() -> None:
     assert status_of(OPEN.check_origin, found) == 403
 
 
+@pytest.mark.parametrize(("policy", "address", "many"), [
+    (OPEN, "127.0.0.1", True), (OPEN, "::1", True), (TLS, "127.0.0.1", False), (PROXIED, "127.0.0.1", True), (TLS_PROXIED, "10.1.0.9", True),
+    (TLS_PROXIED, "10.2.0.9", False), (TLS, "", False), (TLS, "not an address", False),
+])  # fmt: skip
+def test_addresses_of_many_callers(policy: AccessPolicy, address: str, many: bool) -> None:
+    """A proxy, and this machine without TLS, may have any number of connections up to that of all."""
+    assert policy.is_trusted(address) == many
+
+
 @pytest.mark.parametrize(("role", "needed", "status"), [
     (Role.CLIENT, Role.CLIENT, 200), (Role.ADMIN, Role.CLIENT, 200), (Role.CLIENT, Role.ADMIN, 403), (Role.ADMIN, Role.ADMIN, 200),
 ])  # fmt: skip

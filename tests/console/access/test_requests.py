@@ -15,6 +15,7 @@ from trio.abc import Stream
 
 from tests.console.served import PLAIN, Answer, Owners, Served, all_of, parsed, request, served
 from virtuallog.contract.caller_roles import Role
+from virtuallog_console.access.admission import Admission, AdmissionLimits
 from virtuallog_console.access.application import SECURITY_HEADERS
 from virtuallog_console.access.core.policy import AccessPolicy
 from virtuallog_console.access.routes import ConsoleRequest, ConsoleRoute, RouteGroup
@@ -148,7 +149,8 @@ async def test_a_body_without_a_length_is_bounded_too() -> None:
         head = b"POST /v1/entries HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
         chunk = b"%x\r\n%s\r\n" % (1 << 20, b"x" * (1 << 20))
         assert (await one.send(head + chunk * 3 + b"0\r\n\r\n")).status == 201
-        assert (await one.send(head + chunk * 13 + b"0\r\n\r\n")).status == 413
+        refused = await one.send(head + chunk * 13 + b"0\r\n\r\n")
+        assert (refused.status, refused.json["limit"]) == (413, BODY_BYTES_MAX)
 
 
 async def test_a_connection_serves_one_request_after_another() -> None:
@@ -195,6 +197,7 @@ async def test_requests_sent_at_once_are_answered_in_order() -> None:
         b"GET /v1/log HTTP/1.1\r\n\r\n",
         b"POST /v1/entries HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
         b"POST /v1/entries HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcde",
+        b"POST /v1/entries HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
         b"POST /v1/entries HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n\r\n",
         b"GET /v1/tail HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: "
         b"dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
@@ -224,9 +227,20 @@ async def test_a_flood_of_connections_keeps_no_request_out() -> None:
         assert (await one.post("/v1/entries", b"here")).status == 201
         received = b""
         while b"here" not in received:
-            received += bytes(await tail.receive_some())
+            part = await tail.receive_some()
+            assert part, "the tail was cut"
+            received += bytes(part)
         for stream in [*silent, tail]:
             nursery.start_soon(trio.aclose_forcefully, stream)
+
+
+async def test_an_answer_that_finds_no_room_is_refused_unless_it_tells_of_a_change() -> None:
+    """A read may be asked for again. An append has been done, so its answer is sent."""
+    async with served(admission=Admission(AdmissionLimits(buffers_bytes=100))) as one:
+        assert (await one.post("/v1/entries", b"x" * 100)).status == 201
+        assert (await one.get("/v1/entries")).status == 429
+        assert (await one.post("/v1/entries", b"x" * 101)).status == 429
+        assert (await one.post("/v1/entries", b"")).json["position"] == 1
 
 
 async def test_a_failure_is_a_problem_too() -> None:

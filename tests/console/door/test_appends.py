@@ -179,6 +179,16 @@ async def test_an_append_that_takes_too_long_is_unknown(autojump_clock: MockCloc
     assert seconds == pytest.approx(REQUEST_SECONDS, abs=1)
 
 
+async def test_a_body_that_stops_coming_is_given_up(autojump_clock: MockClock) -> None:
+    """Its bytes are counted until then, and nothing is appended."""
+    async with door() as (one, log):
+        answer = await one.ask(**POST, body=[b"a"], is_unfinished=True)
+
+        assert (answer.status, answer.json["outcome"]) == (408, "nothing")
+        assert one.application.admission.requests == 0
+        assert await contents(log) == []
+
+
 async def test_a_closed_log_takes_nothing() -> None:
     """409, with what an operator does."""
     async with door() as (one, log):

@@ -135,6 +135,8 @@ async def test_every_status_is_documented_and_real(autojump_clock: MockClock) ->
                 method="POST", path="/v1/entries", body=[sent], headers={"Content-Type": media_type}
             )
             seen["POST /v1/entries"].add(answer.status)
+        late = await there.ask(method="POST", path="/v1/entries", body=[b"x"], is_unfinished=True)
+        seen["POST /v1/entries"].add(late.status)
         for path in ("/v1/entries", "/v1/entries/99", "/v1/tail"):
             answer = await there.ask(path=path, query="" if path.endswith("99") else "from=99")
             seen["GET " + path.replace("99", "{position}")].add(answer.status)
