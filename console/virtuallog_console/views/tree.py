@@ -14,7 +14,7 @@ from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.contract.errors import VirtualLogError
 from virtuallog_console.views.database_commands import acl_texts
 from virtuallog_console.views.tree_server import TreeServer, find_server
-from virtuallog_console.views.values import PREVIEW_BYTES, PREVIEW_BYTES_MAX, Decoder, Value, decode, withhold
+from virtuallog_console.views.values import PREVIEW_BYTES, PREVIEW_BYTES_MAX, Decoder, Value, decode, readable, withhold
 from virtuallog_console.views.viewer import MASKED, Viewer
 from virtuallog_database.control.tree_messages import (
     CHILDREN_MAX,
@@ -157,7 +157,7 @@ def _value(report: ZnodeReport, decoder: Decoder, *, is_masked: bool) -> Value:
 
 async def _with_children(view: ZnodeView, server: TreeServer, viewer: Viewer, after: str, count: int) -> ZnodeView:
     request = ListChildren(
-        path=view.path, after=after, count=max(1, min(count, CHILDREN_MAX)), as_admin=viewer.is_admin
+        path=view.path, after=readable(after), count=max(1, min(count, CHILDREN_MAX)), as_admin=viewer.is_admin
     )
     report = await server.ask(request)
     if not report.found:  # deleted meanwhile

@@ -205,6 +205,8 @@ async def test_what_cannot_be_read_is_a_view_with_a_reason(
     log = log_of(nodes[0])
     assert (await read_znode(log, ADMIN, "/none")).problem == "there is no such znode"
     assert (await read_znode(log, ADMIN, "a//b")).problem == "this is no path of a znode"
+    assert (await read_znode(log, ADMIN, "/\ud800")).problem == "this is no path of a znode"
+    assert (await read_znode(log, ADMIN, "/app", after="\ud800")).found
     assert (await read_znode(log, ADMIN, "/", node=9)).problem == "the cluster has no node 9"
     view = await read_znode(log, ADMIN, "/app", node=2)
     assert (view.server, view.found) == (2, True)

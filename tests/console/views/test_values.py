@@ -83,4 +83,5 @@ def test_a_view_becomes_plain_values() -> None:
         "set": [1, 2],
     }  # fmt: skip
     json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
+    assert plain([1 << 53, 1 + (1 << 53), -1 - (1 << 53)]) == [1 << 53, "9007199254740993", "-9007199254740993"]
     assert readable("é\udfff") == "é\\udfff"
