@@ -33,6 +33,7 @@
 #                 what was compacted; some six minutes, needs Java; FILL=1 as above
 #   make spark-stream  2,000,000 entries of a live log to Parquet by a stream of Spark, whose driver is killed three times, and a node once; needs Java,
 #                 ten minutes; `make spark-stream FILL=1` puts the tables into docs/, ARGUMENTS="--entries 100000 --seconds 60" for a smaller one
+#   make console-pictures  pictures of the console for docs/howto, from a cluster of its own; needs Chromium
 #   make docs     writes the generated pages of docs/reference, then builds the site in docs/_build/html; a dead link is an error
 #   make setup    builds .venv and stops
 
@@ -45,7 +46,7 @@ SEEDS ?= $(if $(MINUTES),,1..2000)
 SCENARIO ?= cluster
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs quick test registrar masters long verify fix sim explore hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zookeeper rate zelos spark spark-bench spark-compact spark-stream setup
+.PHONY: help demo docs quick test registrar masters long verify fix sim explore hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zookeeper rate zelos spark spark-bench spark-compact spark-stream console-pictures setup
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -187,3 +188,6 @@ rate: setup | $(OUT)
 peers: setup | $(OUT)
 	$(BIN)/python -m virtuallog_lab.experiments.contestants.peers $(if $(wildcard $(PEERS)),--peers-dir $(PEERS)) --markdown $(ARGUMENTS) > $(OUT)/$@.md
 	@cat $(OUT)/$@.md
+
+console-pictures: setup
+	$(BIN)/python -m tests.console.pages.pictures

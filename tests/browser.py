@@ -119,9 +119,9 @@ class Browser:
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 
-    def screenshot(self, path: Path) -> None:
-        """The whole page, however long, as a PNG."""
-        shot = self.call("Page.captureScreenshot", captureBeyondViewport=True)
+    def screenshot(self, path: Path, *, is_whole: bool = True) -> None:
+        """The whole page, however long, as a PNG; or the part in the window."""
+        shot = self.call("Page.captureScreenshot", captureBeyondViewport=is_whole)
         path.write_bytes(base64.b64decode(shot["data"]))
 
     @property
