@@ -6,7 +6,7 @@ import base64
 import json
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TextIO, TypeVar
+from typing import Any, BinaryIO, Final, TextIO, TypeVar
 
 import click
 
@@ -16,9 +16,12 @@ from virtuallog_database.state.state import State
 from virtuallog_database.state.variable import VERSION_BYTES, Variable
 from virtuallog_server.cli.common import event_loop
 from virtuallog_server.cli.common.failures import Failure
-from virtuallog_server.cli.common.options import echo_json
+from virtuallog_server.cli.common.options import echo_json, printable
 
 ResultT = TypeVar("ResultT")
+
+VALUE_BYTES_MAX: Final = 64 << 20
+"""Largest value that any storage takes."""
 
 
 def names(storage: str, as_json: bool) -> None:
@@ -28,7 +31,7 @@ def names(storage: str, as_json: bool) -> None:
         echo_json({"names": found})
     else:
         for name in found:
-            click.echo(name)
+            click.echo(printable(name))
 
 
 def get(storage: str, name: str, as_json: bool) -> None:
@@ -39,12 +42,29 @@ def get(storage: str, name: str, as_json: bool) -> None:
     """
     variable = _with_state(storage, lambda state: state.fetch(name))
     if not variable.is_stored:
-        raise Failure(f"there is no variable '{name}'")
+        raise Failure(f"there is no variable '{printable(name)}'")
     if as_json:
         echo_json(row_of(variable))
     else:
         sys.stdout.buffer.write(variable.value)
         sys.stdout.buffer.flush()
+
+
+def value_of(text: str | None, file: BinaryIO | None) -> bytes:
+    """The value to store: the bytes of an argument, or as much of a file as shows that it is too large.
+
+    Raises:
+        click.UsageError: none or both are given, or the text has a lone surrogate.
+    """
+    if (text is None) == (file is None):
+        raise click.UsageError("give a value, or --file")
+    if file is not None:
+        return file.read(VALUE_BYTES_MAX + 1)
+    assert text is not None
+    try:
+        return text.encode(errors="surrogateescape")  # bytes that are no UTF-8, as Python decodes arguments
+    except UnicodeEncodeError as error:
+        raise click.UsageError(f"the value is not text: {error.reason}") from error
 
 
 def store(storage: str, name: str, value: bytes, expected: str | None, as_json: bool) -> None:
@@ -72,7 +92,7 @@ def expunge(storage: str, name: str, expected: str | None) -> None:
         return await state.expunge(_expected(await state.fetch(name), expected))
 
     if not _with_state(storage, work):
-        raise Failure(f"there is no variable '{name}'" + (f" of version {expected}" if expected else ""))
+        raise Failure(f"there is no variable '{printable(name)}'" + (f" of version {expected}" if expected else ""))
 
 
 def dump(storage: str, out: TextIO) -> None:
@@ -87,7 +107,7 @@ def dump(storage: str, out: TextIO) -> None:
     _with_state(storage, work)
 
 
-def restore(storage: str, lines: TextIO, replaces: bool) -> None:
+def restore(storage: str, lines: BinaryIO, replaces: bool) -> None:
     """Store the variables of a dump, one after the other."""
 
     async def work(state: State) -> int:
@@ -120,7 +140,7 @@ def copy(source: str, target: str, replaces: bool) -> None:
 async def _store_new(state: State, name: str, value: bytes, replaces: bool) -> None:
     variable = await state.fetch(name)
     if variable.is_stored and not replaces:
-        raise Failure(f"there is a variable '{name}' already: --replace")
+        raise Failure(f"there is a variable '{printable(name)}' already: --replace")
     await state.store(variable.mutate(value))
 
 
@@ -133,12 +153,12 @@ def row_of(variable: Variable) -> dict[str, Any]:
         return {**head, "value_base64": base64.b64encode(variable.value).decode()}
 
 
-def _parse_untrusted(line: str, number: int) -> tuple[str, bytes]:
+def _parse_untrusted(line: bytes, number: int) -> tuple[str, bytes]:
     try:
-        row: Mapping[str, Any] = json.loads(line)
+        row: Mapping[str, Any] = json.loads(line.decode())
         name, text = row["name"], row.get("value")
         value = base64.b64decode(row["value_base64"], validate=True) if text is None else text.encode()
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise MalformedError(f"line {number} is not a variable of a dump") from error
     if not isinstance(name, str):
         raise MalformedError(f"line {number} has no name")
