@@ -11,8 +11,20 @@ from typing import Any, Generic, TypeVar
 import attrs
 import trio
 
+from virtuallog.contract.errors import TerminalError, UnavailableError
+
 OpenedT = TypeVar("OpenedT")
 ResultT = TypeVar("ResultT")
+
+
+@attrs.define
+class ClosedClientError(TerminalError):
+    """The block that has opened a blocking client has ended. Nothing was done."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 @attrs.frozen(eq=False)
@@ -26,10 +38,15 @@ class LoopThread(Generic[OpenedT]):
         """Run an async function on that loop; returns its result, or raises its error.
 
         Raises:
-            RunFinishedError: the loop has ended.
-            Cancelled: the loop ended meanwhile: unknown outcome.
+            ClosedClientError: the loop has ended; nothing was done.
+            UnavailableError: the loop ended meanwhile: unknown outcome.
         """
-        return trio.from_thread.run(function, *arguments, trio_token=self.token)
+        try:
+            return trio.from_thread.run(function, *arguments, trio_token=self.token)
+        except trio.RunFinishedError as error:
+            raise ClosedClientError("the block of this client has ended: open a new one") from error
+        except trio.Cancelled as error:
+            raise UnavailableError("the client was closed during the call") from error
 
 
 @contextmanager
