@@ -13,6 +13,7 @@ from virtuallog_database.registrar.core.edit import Edit, NotPermittedError
 from virtuallog_database.registrar.core.tables import RecordTable
 from virtuallog_lab.agents.capabilities import AGENT_DRAINING, release, require
 from virtuallog_lab.agents.records import ADMITTED, UNREACHABLE, AdmittedAgent, DrainInfo, DrainState, UnreachableAgent
+from virtuallog_lab.agents.validation import check_grace
 
 _LISTS: Final[tuple[RecordTable[Any], ...]] = (ADMITTED, UNREACHABLE)
 
@@ -37,6 +38,7 @@ class Drain:
 
     def perform(self, edit: Edit) -> None:
         """Set DRAINING, also if it is DRAINED, and deactivate the agent."""
+        check_grace(self.grace_seconds)
         found = _find(edit, self.agent)
         if found is None:
             return
