@@ -43,7 +43,8 @@ from virtuallog_server.local_cluster import layout
 from virtuallog_server.process import log_output
 
 CLOCK: Final = SystemClock()
-EXAMPLE: Final = Path("examples/master.py")
+EXAMPLE: Final = Path(__file__).resolve().parents[4] / "examples/master.py"
+"""In a checkout of the repository; the examples are in no package."""
 MASTERS: Final = 3
 AGENTS: Final = 4
 """Tasks that register and remove, each one after the other."""
@@ -282,11 +283,21 @@ def disorder(placed: Sequence[tuple[Acknowledged, int]]) -> list[str]:
 
 @click.command()
 @click.option("--failovers", default=20, show_default=True, help="Half of them kills, half of them stops.")
-@click.option("--example", default=EXAMPLE, show_default=True, type=click.Path(path_type=Path, exists=True))
+@click.option(
+    "--example",
+    default=EXAMPLE,
+    show_default="that of this checkout",
+    type=click.Path(path_type=Path),
+    help="The master to run.",
+)
 @click.option("--keep", type=click.Path(path_type=Path), help="Folder for all data, which is kept.")
 @form_options
 def main(failovers: int, example: Path, keep: Path | None, form: Form) -> None:
     """Fail over again and again, and print."""
+    if not example.is_file():
+        raise click.UsageError(
+            f"there is no {example}: run this in a checkout of the repository, or name it by --example"
+        )
     log_output.configure("error")
     machine = Machine.look()
     load, times, problems = run_to_end(measure, failovers, example.resolve(), keep)
