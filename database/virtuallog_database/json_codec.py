@@ -18,6 +18,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import attrs
 import cattrs
+from cattrs import transform_error
 from cattrs.errors import BaseValidationError
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
@@ -66,7 +67,7 @@ class JsonCodec(Generic[RecordT]):
         try:
             return self._converter.structure(upgrade(json.loads(blob)), self.kind)
         except (BaseValidationError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-            raise MalformedError(f"not a record of {self.where}: {bytes(blob[:60])!r}") from error
+            raise MalformedError(f"not a record of {self.where}: {_reason(error)}{bytes(blob[:60])!r}") from error
 
 
 def _structure_primitive(value: Any, kind: Any) -> Any:
@@ -74,6 +75,12 @@ def _structure_primitive(value: Any, kind: Any) -> Any:
     if kind in _PRIMITIVES and not is_exact:
         raise TypeError(f"{type(value).__name__} where {kind.__name__} is declared")
     return kind(value)  # an enum may be derived from int or str
+
+
+def _reason(error: Exception) -> str:
+    """The first field that is not as declared, for people."""
+    found = transform_error(error)[:1] if isinstance(error, BaseValidationError) else []
+    return "".join(f"{each[:100]} in " for each in found)
 
 
 def _is_record(kind: Any) -> bool:

@@ -148,6 +148,16 @@ def _with_floats(column: dict[str, Any]) -> dict[str, Any]:
     return {"sizes": {"a": 1.0, "b": 2.5}} if "sizes" in column else column
 
 
+def test_the_error_names_the_column() -> None:
+    """Rows may have many."""
+    for row, reason in (
+        (Mixed(any=(1,)), "mixed.any"),
+        (Mixed(numbers=[1, True]), r"expected int @ \$\.numbers\[1\]"),
+    ):
+        with pytest.raises(InvalidSettingError, match=reason):
+            MIXED.encode(row)
+
+
 def test_another_type_of_a_column_is_noticed() -> None:
     """Its rows cannot be read as the class has them, also under the same version: they are not converted."""
     retyped: Callable[[type[Row]], type[Row]] = table("mixed", key="id")
