@@ -147,6 +147,16 @@ def test_a_user_of_the_library_never_imports_the_server() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.parametrize("module", sorted(path.stem for path in (ROOT / "virtuallog").glob("[a-z]*.py")))
+def test_a_program_may_import_any_facade_first(module: str) -> None:
+    """No facade needs another one to be imported before it."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import virtuallog.{module}"], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+
+
 def test_files_of_a_user_do_not_collide_with_ours(tmp_path: Path) -> None:
     """A script may have a `server.py`, a `database/` or a `simulation.py` beside it; our packages do not import them."""
     for name in ("server.py", "simulation.py", "loglets.py", "metastore.py", "database/__init__.py"):

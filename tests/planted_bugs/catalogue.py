@@ -16,6 +16,7 @@ from tests.planted_bugs.database import (
     registrar,
     session_expiry,
     session_floor,
+    tables,
     unauthorized_clients,
 )
 from tests.planted_bugs.loglets import (
@@ -67,6 +68,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *register_import.MUTANTS,
     *session_floor.MUTANTS,
     *registrar.MUTANTS,
+    *tables.MUTANTS,
 )
 
 

@@ -19,12 +19,12 @@ class NotRecoveredError(TerminalError):
 
 @attrs.define
 class DeposedError(TerminalError):
-    """Another owner has recovered the registry: this registrar can write nothing any more. Make a new one to take over again."""
+    """Another owner has recovered the registry, or it was expunged: this registrar can write nothing any more. Make a new one to take over again."""
 
     name: str
 
     def __str__(self) -> str:
-        return f"the registry '{self.name}' has another owner now"
+        return f"the registry '{self.name}' is not this owner's any more: it has another one, or was expunged"
 
 
 @attrs.define

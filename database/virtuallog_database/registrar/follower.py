@@ -18,7 +18,7 @@ from typing import Any, Final
 import attrs
 import trio
 
-from virtuallog.contract.errors import UnavailableError
+from virtuallog.contract.errors import RetryableError
 from virtuallog.contract.ports import Clock
 from virtuallog.runtime.clock import SystemClock
 from virtuallog.runtime.nurseries import unwrapped_errors
@@ -53,9 +53,8 @@ class Follower:
         """Wait until the copy changes next."""
         await self._changed.wait()
 
-    async def take(self) -> tuple[Registry, bytes] | None:
-        """The copy and its version, if it is as new as the storage; None if it is not. The caller may change the registry: the follower loads
-        another one for itself.
+    async def copy(self) -> tuple[Registry, bytes] | None:
+        """A copy of the copy, for an owner that begins, and its version, if it is as new as the storage; None if it is not.
 
         Raises:
             UnavailableError: the storage does not answer.
@@ -63,11 +62,7 @@ class Follower:
         if not isinstance(self._storage, WatchesRecords):
             return None
         present = await self._storage.version(self.name)
-        if present != (self.version or None):
-            return None
-        taken = self.registry, self.version
-        self.registry, self.version = Registry(), b""
-        return taken
+        return (self.registry.copy(), self.version) if present == (self.version or None) else None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Follow until cancelled. Started once the copy is there.
@@ -98,7 +93,7 @@ class Follower:
 
     async def _load(self) -> None:
         while True:
-            with suppress(UnavailableError):
+            with suppress(RetryableError):
                 found = await self._storage.load(self.name)
                 break
             await self._clock.sleep(RETRY_SECONDS)
@@ -138,7 +133,7 @@ async def open_follower(
     """Follow a registry while the block runs. The copy is there when it begins.
 
     Raises:
-        CorruptionError, BinaryTooOldError: the registry cannot be read, or not any more: then the block is cancelled.
+        CorruptionError, BinaryTooOldError, StorageError: the registry cannot be read, or not any more: then the block is cancelled.
     """
     follower = Follower(name, storage, tables, clock or SystemClock(), poll_seconds)
     with unwrapped_errors():

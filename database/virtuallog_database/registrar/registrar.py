@@ -28,6 +28,7 @@ from virtuallog.contract.errors import (
     InvalidSettingError,
     RetryableError,
     StorageError,
+    TooLargeError,
     UnavailableError,
     VirtualLogError,
 )
@@ -49,7 +50,7 @@ from virtuallog_database.registrar.core.machine import (
     Resolve,
     Store,
 )
-from virtuallog_database.registrar.core.ownership import OWNERSHIP
+from virtuallog_database.registrar.core.ownership import OWNER_BYTES_MAX, OWNERSHIP, Ownership
 from virtuallog_database.registrar.core.tables import RecordTable, Registry, Slot
 from virtuallog_database.registrar.errors import RegistrarAbortedError
 from virtuallog_database.registrar.follower import Follower
@@ -62,6 +63,8 @@ ResultT = TypeVar("ResultT")
 
 RETRY_SECONDS: Final = 0.1
 """Pause before a load or a store that got no answer is repeated."""
+TURN_SECONDS: Final = 0.01
+"""Time for which operations run in one turn. One that is slower delays all tasks of its program."""
 CHANGES_MAX: Final = 1024
 """Batches that may wait for a reader of `changes`."""
 
@@ -71,7 +74,7 @@ class RegistrarSettings:
     """Settings of a registrar. Times in seconds.
 
     Raises:
-        InvalidSettingError: when made, if a time is not positive.
+        InvalidSettingError: when made, if a time is not positive, or the capabilities are no texts.
     """
 
     empty: EmptyPolicy = EmptyPolicy.INITIALIZE
@@ -86,8 +89,11 @@ class RegistrarSettings:
     settles it; callers wait as long as they like."""
 
     def __attrs_post_init__(self) -> None:
-        if self.fetch_seconds <= 0 or self.store_seconds <= 0:
+        if not (self.fetch_seconds > 0 and self.store_seconds > 0):
             raise InvalidSettingError("seconds", "must be positive")
+        if isinstance(self.capabilities, str):
+            raise InvalidSettingError("capabilities", "is one text, and no collection of texts")
+        Slot.of(OWNERSHIP, 0, Ownership("", 0, tuple(self.capabilities)))
 
 
 @attrs.frozen
@@ -238,9 +244,13 @@ class Registrar:
             await self._work.wait()
             self._work = trio.Event()
             while self._machine.can_begin:
-                for effect in self._machine.begin():
+                until = self._clock.monotonic() + TURN_SECONDS
+                for effect in self._machine.begin(partial(self._is_past, until)):
                     await self._run(effect)
                 await trio.lowlevel.checkpoint()
+
+    def _is_past(self, time: float) -> bool:
+        return self._clock.monotonic() >= time
 
     def end(self) -> None:
         """End the registrar: waiting callers get an error."""
@@ -270,8 +280,8 @@ class Registrar:
 
     async def _copy(self) -> tuple[Registry, bytes]:
         """The registry and its version: the follower's, if it has the present one."""
-        if self._follower is not None and (taken := await self._follower.take()) is not None:
-            return taken
+        if self._follower is not None and (copied := await self._follower.copy()) is not None:
+            return copied
         found = await self._storage.load(self.name)
         return (
             (Registry(), b"") if found is None else (await decode_registry(found, self._machine.tables), found.version)
@@ -282,6 +292,8 @@ class Registrar:
         update = partial(self._storage.update, self.name, store.expected, store.changes, may_create=store.may_create)
         try:
             is_done = await self._repeated(update, self.settings.store_seconds if self._gives_up else None)
+        except TooLargeError as error:
+            effects = self._machine.too_large(error)
         except VirtualLogError as error:
             effects = self._machine.failed(self._given_up(error))
         else:
@@ -350,7 +362,8 @@ class Registrar:
                 try:
                     return await call()
                 except RetryableError as error:
-                    reason = str(error)
+                    if reason != (reason := str(error)):
+                        log.warning("a registrar waits for its storage", name=self.name, reason=reason)
                 await self._clock.sleep(RETRY_SECONDS)
         raise UnavailableError(f"not done within {seconds:g} s: {reason}")
 
@@ -379,9 +392,13 @@ async def open_registrar(
         clock, source: the system's, if None.
 
     Raises:
-        InvalidSettingError: not a name, or two tables have one name.
+        InvalidSettingError: not a name of a registry or an owner, two tables have one name, or the follower follows another registry.
     """
     encode_name(name)
+    if len(Slot.of(OWNERSHIP, 0, Ownership(owner, 0)).encoded) > OWNER_BYTES_MAX:
+        raise InvalidSettingError("owner", f"is longer than {OWNER_BYTES_MAX} bytes")
+    if follower is not None and follower.name != name:
+        raise InvalidSettingError("follower", f"it follows '{follower.name}', and not '{name}'")
     if len({table.name for table in tables} | {OWNERSHIP.name}) != len(tables) + 1:
         raise InvalidSettingError("tables", "two tables have the same name")
     settings, chance = settings or RegistrarSettings(), source or random.SystemRandom()

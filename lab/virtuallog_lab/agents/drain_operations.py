@@ -12,7 +12,15 @@ import attrs
 from virtuallog_database.registrar.core.edit import Edit, NotPermittedError
 from virtuallog_database.registrar.core.tables import RecordTable
 from virtuallog_lab.agents.capabilities import AGENT_DRAINING, release, require
-from virtuallog_lab.agents.records import ADMITTED, UNREACHABLE, AdmittedAgent, DrainInfo, DrainState, UnreachableAgent
+from virtuallog_lab.agents.records import (
+    ADMITTED,
+    DEACTIVATED,
+    UNREACHABLE,
+    AdmittedAgent,
+    DrainInfo,
+    DrainState,
+    UnreachableAgent,
+)
 from virtuallog_lab.agents.validation import check_grace
 
 _LISTS: Final[tuple[RecordTable[Any], ...]] = (ADMITTED, UNREACHABLE)
@@ -88,8 +96,8 @@ class Deactivate:
 class Reactivate:
     """Take back a drain or a deactivation.
 
-    The capability is dropped with the last deactivated agent of both lists, so the lists are searched up to the first other
-    one. As in Mesos nothing else drops it: it stays if the last deactivated agent is removed or gone.
+    The capability is dropped with the last deactivated agent of both lists. As in Mesos nothing else drops it: it stays if the
+    last deactivated agent is removed or gone.
     """
 
     agent: str
@@ -104,6 +112,6 @@ class Reactivate:
             if record is not None:
                 is_known = True
                 edit.put(table, self.agent, attrs.evolve(record, drain_info=None, deactivated=False))
-            is_needed = is_needed or any(each.deactivated for _, each in edit.items(table))
+            is_needed = is_needed or edit.tagged(table, DEACTIVATED) > 0
         if is_known and not is_needed:
             release(edit, AGENT_DRAINING)

@@ -217,8 +217,16 @@ class MasterInfo:
     unknown: Mapping[str, Any] = _unknown()
 
 
-ADMITTED: Final = json_table("admitted", AdmittedAgent)
-UNREACHABLE: Final = json_table("unreachable", UnreachableAgent)
+DEACTIVATED: Final = "deactivated"
+"""Tag of agents that take no tasks."""
+
+
+def _tags(agent: AdmittedAgent | UnreachableAgent) -> tuple[str, ...]:
+    return (DEACTIVATED,) if agent.deactivated else ()
+
+
+ADMITTED: Final = json_table("admitted", AdmittedAgent, _tags)
+UNREACHABLE: Final = json_table("unreachable", UnreachableAgent, _tags)
 GONE: Final = json_table("gone", GoneAgent)
 MACHINES: Final = json_table("machines", ScheduledMachine)
 SCHEDULES: Final = json_table("schedules", Schedule)

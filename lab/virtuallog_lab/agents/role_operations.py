@@ -26,7 +26,7 @@ class UpdateQuota:
             else:
                 edit.put(QUOTAS, config.role, config)
             edit.delete(OLD_QUOTAS, config.role)
-        if any(True for _ in edit.items(QUOTAS)):
+        if edit.count(QUOTAS):
             require(edit, QUOTA_V2)
         else:
             release(edit, QUOTA_V2)

@@ -34,6 +34,7 @@ from virtuallog_simulation.scenarios.database import (
     registrars,
     rights,
     server_restarts,
+    tables,
 )
 from virtuallog_simulation.scenarios.loglet import session_retirement
 from virtuallog_simulation.scenarios.operators import multiple_drains, replacement
@@ -159,6 +160,10 @@ DEMANDS: Final[Mapping[str, Demand]] = {
     "registrars": Demand(
         without_classes=tuple(name for name in NAMES if name != LOST_DATABASE),
         looks=registrars.LOOKED,
+    ),
+    "tables": Demand(
+        without_classes=tuple(name for name in NAMES if name != LOST_DATABASE),
+        looks=tables.LOOKED,
     ),
     # It stages its faults: its own counters show what must have come about.
     "comeback": Demand(without_classes=NAMES, looks=server_restarts.LOOKED),

@@ -19,6 +19,7 @@
     database/registrars.py                  registrars
     database/rights.py                      rights
     database/server_restarts.py             comeback
+    database/tables.py                      tables
     fast_disks.py                           fast-cluster, fast-native, fast-paxos, fast-raft
     loglet/large_entries.py                 dropped, torn
     loglet/minority_wave.py                 minority

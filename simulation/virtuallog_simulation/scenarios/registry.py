@@ -26,6 +26,7 @@ from virtuallog_simulation.scenarios.database.load import DATABASE
 from virtuallog_simulation.scenarios.database.registrars import REGISTRARS
 from virtuallog_simulation.scenarios.database.rights import RIGHTS
 from virtuallog_simulation.scenarios.database.server_restarts import COMEBACK
+from virtuallog_simulation.scenarios.database.tables import TABLES
 from virtuallog_simulation.scenarios.fast_disks import FAST_CLUSTER, FAST_NATIVE, FAST_PAXOS, FAST_RAFT
 from virtuallog_simulation.scenarios.loglet.large_entries import DROPPED, TORN
 from virtuallog_simulation.scenarios.loglet.minority_wave import MINORITY
@@ -140,6 +141,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         STRIPED,
         STRIPES,
         SUPERSEDED,
+        TABLES,
         TORN,
         TRIMMED,
         TRUNCATED,

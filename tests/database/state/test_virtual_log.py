@@ -18,9 +18,9 @@ from virtuallog_database.ports import StoreReader
 from virtuallog_database.registrar.core.edit import Edit
 from virtuallog_database.registrar.core.ownership import KEY, OWNERSHIP
 from virtuallog_database.registrar.core.tables import RecordTable
-from virtuallog_database.registrar.errors import DeposedError
+from virtuallog_database.registrar.errors import DeposedError, MissingCapabilitiesError
 from virtuallog_database.registrar.follower import open_follower
-from virtuallog_database.registrar.registrar import open_registrar
+from virtuallog_database.registrar.registrar import RegistrarSettings, open_registrar
 from virtuallog_database.state.core.record_changes import RecordChanges, pack
 from virtuallog_database.state.core.variable_commands import Stage
 from virtuallog_database.state.core.variables import Variables
@@ -210,7 +210,40 @@ async def test_a_standby_takes_over_from_its_copy(autojump_clock: MockClock) -> 
                 with pytest.raises(DeposedError):
                     await first.apply(Put("late"))
                 await second.apply(Put("20"))
-            assert follower.loads <= 2, "the first one, and one after its copy was taken"
+                while follower.version != second.version:
+                    await follower.changed()
+            assert follower.loads == 1, "it goes on with its copy"
+
+
+async def test_a_standby_that_may_not_take_over_keeps_its_copy(autojump_clock: MockClock) -> None:
+    """The recovery is refused, and the follower follows as before."""
+    async with worlds() as world:
+        storage, standby = await world.storage(1), await world.storage(2)
+        async with (
+            open_registrar(
+                storage, "r", tables=[NAMES], owner="one", settings=RegistrarSettings(capabilities=["NEW"])
+            ) as first,
+            open_follower(standby, "r", tables=[NAMES]) as follower,
+        ):
+            await first.recover()
+            await first.apply(Require("NEW"))
+            await first.apply(Put("a"))
+            async with open_registrar(standby, "r", tables=[NAMES], owner="two", follower=follower) as second:
+                with pytest.raises(MissingCapabilitiesError):
+                    await second.recover()
+            assert follower.registry.get(NAMES, "a") == "a name"
+            await first.apply(Put("b"))
+            while follower.version != first.version:
+                await follower.changed()
+            assert follower.loads == 1
+
+
+@attrs.frozen
+class Require:
+    capability: str
+
+    def perform(self, edit: Edit) -> None:
+        edit.require(self.capability)
 
 
 @attrs.frozen

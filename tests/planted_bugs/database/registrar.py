@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import attrs
 
 from tests.planted_bugs.mutant import Mutant, mutant
-from virtuallog_database.registrar.core.machine import Effect, MachineState, Recovered, RegistrarMachine, Resolve, Store
+from virtuallog_database.registrar.core.machine import (
+    Effect,
+    MachineState,
+    Recovered,
+    RegistrarMachine,
+    Resolve,
+    Store,
+    never,
+)
 from virtuallog_database.registrar.core.tables import Registry
 from virtuallog_database.registrar.follower import Follower
 from virtuallog_database.state.core import variables
 from virtuallog_database.state.core.variable_commands import Stage, Update
 from virtuallog_database.state.core.variables import UpdateResult
-from virtuallog_database.state.records import UpdateStream
+from virtuallog_database.state.records import UpdateStream, WatchesRecords
 from virtuallog_database.transaction import StoreTransaction
 from virtuallog_simulation.checks.database.registrar import COPIES, FENCED, ORDERED, SAME, STORED
 
@@ -47,9 +55,9 @@ def recovery_does_not_fence(self: RegistrarMachine, registry: Registry, version:
 
 
 @mutant(RegistrarMachine.begin, scenario="registrars", published=SOURCE, found_by=BROKEN)
-def answered_before_the_store(self: RegistrarMachine) -> list[Effect]:
+def answered_before_the_store(self: RegistrarMachine, is_late: Callable[[], bool] = never) -> list[Effect]:
     """Operations are answered when their batch is about to be stored."""
-    effects = begun(self)
+    effects = begun(self, is_late)
     batch = self._batch
     if batch is None or not any(isinstance(effect, Store) for effect in effects):
         return effects
@@ -71,6 +79,23 @@ async def follower_ignores_holes(self: Follower, stream: UpdateStream) -> None:
         update = await stream.next()
         if update is not None:
             self._apply(update)
+
+
+@mutant(Follower.copy, scenario="registrars", found_by=[COPIES, STORED, SAME])
+async def standby_does_not_compare_versions(self: Follower) -> tuple[Registry, bytes] | None:
+    """A standby takes over with the copy that it has, under the version that is stored."""
+    if not isinstance(self._storage, WatchesRecords):
+        return None
+    present = await self._storage.version(self.name)
+    return (self.registry.copy(), present) if present is not None else None
+
+
+@mutant(variables.apply, scenario="registrars", found_by=[SAME])
+def staged_records_name_no_version(transaction: StoreTransaction, command: Update | Stage) -> UpdateResult:
+    """A late conversion of a packed value puts old records over those of another owner."""
+    if isinstance(command, Stage):
+        command = attrs.evolve(command, expected=b"")
+    return applied(transaction, command)
 
 
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(found for found in list(globals().values()) if isinstance(found, Mutant))

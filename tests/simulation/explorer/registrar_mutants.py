@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from virtuallog_database.registrar.core.machine import (
     RegistrarMachine,
     Resolve,
     Store,
+    never,
 )
 from virtuallog_database.registrar.core.ownership import KEY, OWNERSHIP
 from virtuallog_database.registrar.core.tables import Registry
@@ -85,9 +87,9 @@ def its_own_version_is_a_lost_race(transaction: StoreTransaction, command: Updat
 
 
 @explored(RegistrarMachine.begin, configuration="registrar", says="is not stored")
-def a_caller_is_answered_before_the_store(self: RegistrarMachine) -> list[Effect]:
+def a_caller_is_answered_before_the_store(self: RegistrarMachine, is_late: Callable[[], bool] = never) -> list[Effect]:
     """The operations of a batch are answered when it begins."""
-    effects = began(self)
+    effects = began(self, is_late)
     if self._batch is None:
         return effects
     answers, self._batch.answers = self._batch.answers, []

@@ -9,7 +9,7 @@ import attrs
 
 from virtuallog.contract.errors import TooLargeError
 from virtuallog_database.registrar.core.edit import Edit, NotPermittedError, Operation
-from virtuallog_database.registrar.core.tables import RecordTable, Registry, Slot, encode_key, encode_slot
+from virtuallog_database.registrar.core.tables import RecordTable, Registry, Slot, encode_key
 from virtuallog_database.state.core.record_changes import RecordChanges
 
 
@@ -43,17 +43,25 @@ class Batch:
     bytes_max: int
     answers: list[tuple[Any, OperationResult | Exception]] = attrs.field(factory=list, init=False)
     """Answers by ticket, in order."""
+    operations: list[tuple[Any, Operation]] = attrs.field(factory=list, init=False)
+    """Operations that were answered, in order."""
     size: int = attrs.field(default=0, init=False)
-    """Bytes that the operations have put and deleted so far."""
+    """Bytes that the operations have put and deleted so far, each by itself: no less than what is stored."""
     _edit: Edit = attrs.field(init=False)
     _encoded: dict[tuple[str, str], tuple[bytes, bytes | None]] = attrs.field(factory=dict, init=False)
     """Stored key and value of each changed record, None if it is deleted."""
 
     def __attrs_post_init__(self) -> None:
-        self._edit = Edit(self.registry)
+        self._edit = Edit(self.registry, self.tables)
 
     def perform(self, ticket: Any, operation: Operation) -> bool:
-        """Run an operation and keep its answer. Returns False if it does not fit beside the others: then it has not run."""
+        """Run an operation and keep its answer. Returns False if what it changes does not fit beside the others: then that is undone."""
+        if not self._perform(ticket, operation):
+            return False
+        self.operations.append((ticket, operation))
+        return True
+
+    def _perform(self, ticket: Any, operation: Operation) -> bool:
         try:
             is_changed = self._edit.run(operation)
             encoded = self._encode()
@@ -101,15 +109,11 @@ class Batch:
 
     def _sized(self, place: tuple[str, str], slot: Slot | None) -> Slot | None:
         key, value = self._encoded[place]
-        return None if slot is None else Slot(slot.number, slot.record, len(key) + len(value or b""))
+        return None if slot is None else attrs.evolve(slot, size=len(key) + len(value or b""), encoded=b"")
 
     def _answer(self, ticket: Any, answer: OperationResult | Exception) -> None:
         self.answers.append((ticket, answer))
 
     def _encode(self) -> dict[tuple[str, str], tuple[bytes, bytes | None]]:
-        encoded: dict[tuple[str, str], tuple[bytes, bytes | None]] = {}
-        for place, slot in self._edit.last_changes():
-            table, key = place
-            value = None if slot is None else encode_slot(self.tables[table], slot)
-            encoded[place] = encode_key(table, key), value
-        return encoded
+        changes = self._edit.last_changes()
+        return {place: (encode_key(*place), None if slot is None else slot.encoded) for place, slot in changes}

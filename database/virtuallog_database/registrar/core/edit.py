@@ -7,14 +7,14 @@ registry            as stored
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Coroutine, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
 import attrs
 
-from virtuallog.contract.errors import VirtualLogError
+from virtuallog.contract.errors import InvalidSettingError, VirtualLogError
 from virtuallog_database.registrar.core.ownership import KEY, OWNERSHIP, Ownership
-from virtuallog_database.registrar.core.tables import RecordTable, Registry, Slot
+from virtuallog_database.registrar.core.tables import RecordTable, Registry, Slot, encode_slot
 
 RecordT = TypeVar("RecordT")
 
@@ -36,7 +36,8 @@ class Operation(Protocol):
     """A change of the registry."""
 
     def perform(self, edit: Edit) -> None:
-        """Change the tables. Runs once, without a break: it must not wait, and must be fast. Its changes are undone if it raises.
+        """Change the tables. Runs without a break: it must not wait, and must be fast. Its changes are undone if it raises. It may run again on a
+        later state, if what it has changed was not stored.
 
         Raises:
             NotPermittedError: it does not apply.
@@ -53,9 +54,17 @@ _UNTOUCHED = _Untouched()
 
 @attrs.define(eq=False)
 class Edit:
-    """Tables as an operation sees them: with the effects of the earlier ones of its batch. Made anew for each batch."""
+    """Tables as an operation sees them: with the effects of the earlier ones of its batch. Made anew for each batch.
+
+    Args:
+        registry: as stored.
+        tables: names of all tables; None: any.
+    """
 
     _registry: Registry
+    _known: Collection[str] | None = None
+    _tables: dict[str, RecordTable[Any]] = attrs.field(factory=dict, init=False)
+    """Tables of which a record was put."""
     _changes: dict[_Place, Slot | None] = attrs.field(factory=dict, init=False)
     _journal: dict[_Place, Slot | _Untouched | None] = attrs.field(factory=dict, init=False)
     """Values in `_changes` before the operation that runs now."""
@@ -88,12 +97,19 @@ class Edit:
             yield key, slot.record
 
     def put(self, table: RecordTable[RecordT], key: str, record: RecordT) -> None:
-        """Add a record at the end of a table, or replace the one of this key in its place."""
+        """Add a record at the end of a table, or replace the one of this key in its place.
+
+        Raises:
+            InvalidSettingError: the registrar has no such table, or the table cannot write the record, or not read it back.
+        """
+        if self._known is not None and table.name not in self._known:
+            raise InvalidSettingError("table", f"the registrar has no table '{table.name}'")
         former = self._slot(table.name, key)
-        number = self._next_number if former is None else former.number
+        slot = Slot.of(table, self._next_number if former is None else former.number, record)
         if former is None:
             self._next_number += 1
-        self._change((table.name, key), Slot(number, record))
+        self._tables[table.name] = table
+        self._change((table.name, key), slot)
 
     def delete(self, table: RecordTable[Any], key: str) -> bool:
         """Delete a record; returns False if there is none."""
@@ -101,6 +117,21 @@ class Edit:
             return False
         self._change((table.name, key), None)
         return True
+
+    def count(self, table: RecordTable[Any]) -> int:
+        """Number of records."""
+        changed = [place for place in self._changes if place[0] == table.name]
+        gained = sum(self._changes[place] is not None for place in changed)
+        return self._registry.count(table) + gained - sum(self._registry.slot(*place) is not None for place in changed)
+
+    def tagged(self, table: RecordTable[Any], tag: str) -> int:
+        """Number of records with a tag (`RecordTable.tags`)."""
+        count = self._registry.tagged(table, tag)
+        for (name, key), slot in self._changes.items():
+            if name == table.name:
+                former = self._registry.slot(name, key)
+                count += (slot is not None and tag in slot.tags) - (former is not None and tag in former.tags)
+        return count
 
     @property
     def capabilities(self) -> tuple[str, ...]:
@@ -126,11 +157,11 @@ class Edit:
         """Perform an operation; returns True if it has changed anything. If it raises, its changes are undone."""
         self._journal, self._former_number = {}, self._next_number
         try:
-            operation.perform(self)
+            _check_none(operation.perform(self))  # type: ignore[func-returns-value]
         except BaseException:
             self.undo()
             raise
-        is_changed = any(self._now(place) != self._before(place) for place in self._journal)
+        is_changed = any(self._differs(place, self._before(place), self._now(place)) for place in self._journal)
         if not is_changed:
             self.undo()
         return is_changed
@@ -152,7 +183,16 @@ class Edit:
     def changes(self) -> Mapping[_Place, Slot | None]:
         """Changed records of the batch so far, None where deleted, without those that are as stored."""
         stored = self._registry
-        return {place: slot for place, slot in self._changes.items() if stored.slot(*place) != slot}
+        return {place: slot for place, slot in self._changes.items() if self._differs(place, stored.slot(*place), slot)}
+
+    def _differs(self, place: _Place, former: Slot | None, slot: Slot | None) -> bool:
+        """True if another record is to be stored. Records that are equal, such as 1 and True, may be stored differently."""
+        if former is None or slot is None:
+            return former is not slot
+        if former != slot:
+            return True
+        table = self._tables[place[0]]
+        return (former.encoded or encode_slot(table, former)) != slot.encoded
 
     def _slot(self, table: str, key: str) -> Slot | None:
         return self._now((table, key))
@@ -169,3 +209,12 @@ class Edit:
         if place not in self._journal:
             self._journal[place] = self._changes.get(place, _UNTOUCHED)
         self._changes[place] = slot
+
+
+def _check_none(returned: object) -> None:
+    if isinstance(returned, Coroutine):
+        returned.close()  # it never runs, on purpose
+    if returned is not None:
+        raise TypeError(
+            f"an operation has returned a {type(returned).__name__}: `perform` is not async, and returns nothing"
+        )

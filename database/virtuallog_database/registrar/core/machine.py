@@ -1,6 +1,6 @@
 """The state machine of a registrar: recovery, batches, fencing. Pure: its driver loads and stores.
 
-    NEW --recover--> LOADING --loaded--> FENCING --stored--> RUNNING
+    NEW --recover--> LOADING --copied--> FENCING --stored--> RUNNING
                         ^                   |
                         '----- refused -----'          RUNNING --refused--> ENDED;  any state --failed--> ENDED
 
@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from virtuallog.contract.errors import OverloadedError, VirtualLogError
+from virtuallog.contract.errors import OverloadedError
 from virtuallog_database.registrar.core.batch import Batch, OperationResult
 from virtuallog_database.registrar.core.edit import Edit, Operation
 from virtuallog_database.registrar.core.ownership import KEY, OWNERSHIP, Ownership
@@ -32,16 +32,21 @@ from virtuallog_database.registrar.errors import (
     MissingCapabilitiesError,
     NotRecoveredError,
 )
-from virtuallog_database.state.core.record_changes import RecordChanges, VersionedRecords
+from virtuallog_database.state.core.record_changes import RecordChanges
 
 BATCH_BYTES: Final = 512 << 10
 """Bytes of changed records after which a batch takes no further operation. A single operation may change as much as a store takes."""
 BATCH_OPERATIONS: Final = 1024
-"""Most operations of a batch: they run in one turn, in some 10 ms."""
+"""Most operations of a batch. They run in one turn, which the driver ends before if they are slow."""
 FENCES_MAX: Final = 16
 """Tries to fence in one recovery, while former owners still store."""
 QUEUE_MAX: Final = 200_000
 """Operations that may wait."""
+
+
+def never() -> bool:
+    """Let a turn be as long as its operations."""
+    return False
 
 
 class EmptyPolicy(enum.Enum):
@@ -67,7 +72,7 @@ class MachineState(enum.Enum):
 
 @attrs.frozen
 class Load:
-    """Load the records, and call `loaded`."""
+    """Load the records, and call `copied`."""
 
 
 @attrs.frozen
@@ -134,6 +139,8 @@ class RegistrarMachine:
     error: Exception | None = attrs.field(default=None, init=False)
     """Reason of its end."""
     _waiting: deque[tuple[Any, Operation]] = attrs.field(factory=deque, init=False)
+    _operations_max: int = attrs.field(default=BATCH_OPERATIONS, init=False)
+    """Most operations of the next batch."""
     _fences: int = attrs.field(default=0, init=False)
     """Tries to fence."""
     _batch: Batch | None = attrs.field(default=None, init=False)
@@ -156,18 +163,9 @@ class RegistrarMachine:
         self.state = MachineState.LOADING
         return [Load()]
 
-    def loaded(self, found: VersionedRecords | None) -> list[Effect]:
-        """Fence earlier owners. Errors end the registrar: see `error`."""
-        if found is None:
-            return self.copied(Registry(), b"")
-        try:
-            registry = Registry.decode_untrusted(found.records, (*self.tables, OWNERSHIP))
-        except VirtualLogError as error:
-            return self.failed(error)
-        return self.copied(registry, found.version)
-
     def copied(self, registry: Registry, version: bytes) -> list[Effect]:
-        """The same from a copy of the registry, such as that of a standby, which the machine owns from now on."""
+        """Fence earlier owners. The machine owns the registry from now on; a new one, without a version, if nothing is stored. Errors end the
+        registrar: see `error`."""
         assert self.state is MachineState.LOADING
         found = registry.get(OWNERSHIP, KEY)
         if found is None and self.empty is EmptyPolicy.FAIL:
@@ -179,7 +177,10 @@ class RegistrarMachine:
         kept = () if found is None else found.capabilities
         self._batch, self._fences = self._new_batch(), self._fences + 1
         self._batch.perform(None, _Fence(Ownership(self.owner, 1 if found is None else found.epoch + 1, kept)))
+        ((_, answer),) = self._batch.answers
         self._batch.answers.clear()
+        if isinstance(answer, Exception):
+            return self.failed(answer)
         return [self._store(self._batch)]
 
     def offer(self, ticket: Any, operation: Operation) -> None:
@@ -203,15 +204,16 @@ class RegistrarMachine:
         """True if operations wait, and no store is under way."""
         return self.state is MachineState.RUNNING and self._batch is None and bool(self._waiting)
 
-    def begin(self) -> list[Effect]:
-        """Run waiting operations, a turn's worth: one store, or the answers if they change nothing."""
+    def begin(self, is_late: Callable[[], bool] = never) -> list[Effect]:
+        """Run waiting operations, until the turn has been long enough: one store, or the answers if they change nothing."""
         assert self.can_begin
-        batch, count = self._new_batch(), 0
-        while self._waiting and count < BATCH_OPERATIONS and batch.size < BATCH_BYTES:
+        batch = self._new_batch()
+        while self._waiting and len(batch.operations) < self._operations_max and batch.size < BATCH_BYTES:
             if not batch.perform(*self._waiting[0]):
                 break
             self._waiting.popleft()
-            count += 1
+            if is_late():
+                break
         if not batch.is_unchanged:
             self._batch = batch
             return [self._store(batch)]
@@ -227,7 +229,7 @@ class RegistrarMachine:
             return [Load()]
         if not is_done:
             return self.failed(DeposedError(self.name))
-        self._batch = None
+        self._batch, self._operations_max = None, BATCH_OPERATIONS
         changes = batch.changes
         self.registry.commit(changes)
         self.version = batch.version
@@ -238,6 +240,21 @@ class RegistrarMachine:
         effects += (Resolve(ticket, answer) for ticket, answer in batch.answers)
         return effects
 
+    def too_large(self, error: Exception) -> list[Effect]:
+        """The storage takes no value of the size that the batch would make, and has done nothing. Its operations are tried again in smaller
+        batches, and one that is too large by itself is refused."""
+        batch = self._batch
+        assert batch is not None
+        if self.state is MachineState.FENCING:
+            return self.failed(error)
+        self._batch = None
+        if len(batch.operations) == 1:
+            self._operations_max = BATCH_OPERATIONS
+            return [Resolve(ticket, error) for ticket, _ in batch.operations]
+        self._waiting.extendleft(reversed(batch.operations))
+        self._operations_max = len(batch.operations) // 2
+        return []
+
     def failed(self, error: Exception) -> list[Effect]:
         """End this registrar: everything that waits fails. The batch that was being stored may be in the store."""
         if self.error is not None:
@@ -247,7 +264,7 @@ class RegistrarMachine:
         waiting = [ticket for ticket, _ in (() if batch is None else batch.answers)]
         waiting += [ticket for ticket, _ in self._waiting]
         self._waiting.clear()
-        return [Resolve(ticket, error) for ticket in waiting]
+        return [Resolve(ticket, copy(error)) for ticket in waiting]
 
     def _new_batch(self) -> Batch:
         tables = {table.name: table for table in (*self.tables, OWNERSHIP)}

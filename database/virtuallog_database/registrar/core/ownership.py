@@ -14,6 +14,8 @@ from virtuallog_database.registrar.core.tables import RecordTable
 
 FORMAT: Final = 1
 """Version of the format of all records."""
+OWNER_BYTES_MAX: Final = 1024
+"""Longest record of an owner without capabilities, so nearly the longest name."""
 KEY: Final = "ownership"
 
 

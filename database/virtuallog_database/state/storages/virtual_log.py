@@ -16,13 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 import trio
 
 from virtuallog.contract.errors import StorageError, TooLargeError, UnavailableError
-from virtuallog_database.client.database_handle import DatabaseHandle
 from virtuallog_database.replica.database import Database
 from virtuallog_database.state.core.record_changes import (
     RecordChanges,
@@ -36,6 +35,9 @@ from virtuallog_database.state.core.variables import SCAN_COUNT, UpdateResult, V
 from virtuallog_database.state.records import UpdateStream
 from virtuallog_database.state.storage import may_set
 from virtuallog_database.state.variable import StateEntry, encode_name
+
+if TYPE_CHECKING:  # its package imports this module
+    from virtuallog_database.client.database_handle import DatabaseHandle
 
 ResultT = TypeVar("ResultT")
 

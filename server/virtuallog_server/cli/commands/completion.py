@@ -8,7 +8,7 @@ import click
 
 SHELLS: Final = ("bash", "zsh", "fish")
 VARIABLE: Final = "_VIRTUALLOG_COMPLETE"
-"""What a script sets when it asks the program; click's convention."""
+"""Variable that a script sets when it asks the program; click's convention."""
 
 
 @click.command()

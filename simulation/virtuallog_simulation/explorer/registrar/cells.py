@@ -23,7 +23,7 @@ from virtuallog_database.registrar.core.machine import (
     Store,
 )
 from virtuallog_database.registrar.core.ownership import OWNERSHIP
-from virtuallog_database.registrar.core.tables import encode_key, encode_slot
+from virtuallog_database.registrar.core.tables import Registry, encode_key, encode_slot
 from virtuallog_database.registrar.errors import DeposedError, RegistrarAbortedError
 from virtuallog_database.state.core import variables
 from virtuallog_database.state.core.record_changes import RecordChanges, VersionedRecords
@@ -211,7 +211,10 @@ class OwnerCell(Cell):
         call, is_repeated = self.call, self.is_repeated
         self.call, self.is_repeated = None, False
         if isinstance(call, Load):
-            return self.machine.loaded(message.body), ()
+            if message.body is None:
+                return self.machine.copied(Registry(), b""), ()
+            registry = Registry.decode_untrusted(message.body.records, (ITEMS, OWNERSHIP))
+            return self.machine.copied(registry, message.body.version), ()
         doubtful = self._stored_now() if is_repeated else ()
         return self.machine.stored(is_done=message.body), doubtful
 

@@ -2,13 +2,14 @@
 
 Beside each server of a database runs a program that stands by and owns in turn (`workload/database/registrar_owner.py`): they depose
 each other all the time, and deposed ones go on until they notice. Replicas are lost and restored from snapshots, so followers have
-holes. In the end a new owner loads the registry.
+holes. In part of the seeds the registry is packed into one value again and again, as `virtuallog state copy` stores it, so owners turn
+it into records at the same time. In the end a new owner loads the registry.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -23,6 +24,8 @@ from virtuallog.testing.sim.tcp_segments import StreamQuality
 from virtuallog_database.replica.host import ReplicaIncarnation
 from virtuallog_database.state.core.variable_commands import Update
 from virtuallog_database.state.core.variables import UpdateResult
+from virtuallog_database.state.errors import StaleVersionError
+from virtuallog_database.state.state import State
 from virtuallog_database.state.storages.virtual_log import VirtualLogStorage
 from virtuallog_server.node.node import Node
 from virtuallog_simulation.checks.database import registrar as checks
@@ -42,8 +45,19 @@ from virtuallog_simulation.world.world import World
 
 LOAD_SECONDS: Final = 8.0
 PEACE_SECONDS: Final = 1.0
+PACKED: Final = 0.4
+"""Share of the seeds in which the registry is packed now and then."""
+PACK_SECONDS: Final = 0.4
+"""Mean time between two of these."""
+STAGE_SECONDS: Final = 0.3
+"""Longest time that an owner stands still in these seeds before it stages records: others may convert the same value meanwhile."""
+LOOK_SECONDS: Final = 0.05
+"""Mean time between two loads in these seeds: a record that a conversion has spoilt may be overwritten soon."""
+PACKED_KEY: Final = b"v"
+"""Key of a packed value."""
 UPDATES: Final = "registrars updates stored"
-LOOKED: Final = (UPDATES, *SHAPES)
+PACKS: Final = "registrars values packed"
+LOOKED: Final = (UPDATES, PACKS, *SHAPES)
 """Counters that a set of seeds must have shown."""
 
 
@@ -54,6 +68,8 @@ class _Run:
     servers: DatabaseServers
     witness: Witness
     source: random.Random
+    packing: random.Random | None
+    """Source of the times when the registry is packed; None if it never is."""
     answers: Answers = attrs.field(factory=Answers)
     owners: list[tuple[Process, RegistrarOwner]] = attrs.field(factory=list)
     """All programs, with their processes."""
@@ -70,6 +86,7 @@ class _Run:
             answers=self.answers,
             now=self.world.now,
             count=partial(_count, self.world),
+            stage_seconds=0.0 if self.packing is None else STAGE_SECONDS,
             object_to=lambda message: self.world.violations.append(checks.other_copy(message)),
         )
         self.owners.append((ports.process, owner))
@@ -85,9 +102,65 @@ class _Run:
                 with trio.move_on_after(3.0), suppress(VirtualLogError):
                     await client.log.reconfig_extend(self.source.choice(self.cluster.kind_names), {})
 
+    async def pack(self, source: random.Random) -> None:
+        """Put one value in the place of the records, with the same content, again and again."""
+        while True:
+            await trio.sleep(source.expovariate(1 / PACK_SECONDS))
+            ready = self.ready
+            if not ready:
+                continue
+            owner = source.choice(ready)
+            state = State(VirtualLogStorage(owner.handle), clock=owner.clock, random=source)
+            with trio.move_on_after(3.0), suppress(VirtualLogError, CrashedError):
+                while not await self._packed(state):
+                    await trio.sleep(0.01)
+
+    async def load(self, source: random.Random) -> None:
+        """Load the registry beside any of the servers, and compare it with the log, again and again."""
+        while True:
+            await trio.sleep(source.expovariate(1 / LOOK_SECONDS))
+            ready = self.ready
+            if not ready:
+                continue
+            storage = VirtualLogStorage(source.choice(ready).handle)
+            with trio.move_on_after(3.0), suppress(VirtualLogError, CrashedError):
+                loaded = await storage.load(NAME)
+                if loaded is not None:
+                    self.compare(loaded.version, loaded.records)
+
+    async def _packed(self, state: State) -> bool:
+        """Pack the registry; False if an owner has stored something meanwhile."""
+        variable = await state.fetch(NAME)
+        if variable.is_stored:
+            try:
+                await state.store(variable, recreate=False)
+            except StaleVersionError:
+                return False
+            _count(self.world, PACKS)
+        return True
+
+    def compare(self, version: bytes, records: Mapping[bytes, bytes]) -> bool:
+        """Compare what was loaded with the log up to its version; False if that is none of the log."""
+        every = self.every_update
+        at = next((at for at, update in enumerate(every) if update.version == version), None)
+        if at is None:
+            return False
+        self.world.violations.extend(checks.same_registry(_of_records(every[: at + 1]), records))
+        return True
+
+    @property
+    def ready(self) -> list[RegistrarOwner]:
+        """Owners of live processes, with a database."""
+        return [owner for process, owner in self.owners if process.alive and owner.is_ready]
+
     @property
     def updates(self) -> Sequence[Update]:
-        """Updates of the registry that have changed it, in the order of the log."""
+        """Updates of records that were done, in the order of the log."""
+        return _of_records(self.every_update)
+
+    @property
+    def every_update(self) -> Sequence[Update]:
+        """Updates that were done, also those that pack the records."""
         done = []
         for applied in sorted(self.witness.updates, key=lambda each: each.place):
             command, result = applied.command, applied.result
@@ -100,6 +173,11 @@ def _begin(first: Callable[[ReplicaIncarnation], None], owner: RegistrarOwner, l
     first(life)
     owner.handle.begin(life.database)
     owner.ready()
+
+
+def _of_records(updates: Sequence[Update]) -> Sequence[Update]:
+    """Updates of records, without those that pack them, which change nothing."""
+    return [update for update in updates if all(key != PACKED_KEY for key, _ in update.puts)]
 
 
 def _count(world: World, what: str) -> None:
@@ -116,7 +194,8 @@ async def _story(world: World) -> None:
         world, witness, OptionalEngines.draw(source, cluster.nodes), StreamQuality(), partial(_count, world)
     )
     servers.start(cluster)
-    run = _Run(world, cluster, servers, witness, source)
+    packing = world.random("packed")
+    run = _Run(world, cluster, servers, witness, source, packing if packing.random() < PACKED else None)
     cluster.on_node = run.prepare
     plan = FaultPlan.draw(source, pace=PACE)
     plan = attrs.evolve(plan, active={name: GENTLE * mean for name, mean in plan.active.items()})
@@ -148,6 +227,9 @@ async def _load(run: _Run, nemesis: Nemesis) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(nemesis.run)
         nursery.start_soon(run.operate)
+        if run.packing is not None:
+            nursery.start_soon(run.pack, run.packing)
+            nursery.start_soon(run.load, run.packing)
         await trio.sleep(LOAD_SECONDS if seconds is None else seconds)
         nursery.cancel_scope.cancel()
 
@@ -160,23 +242,20 @@ async def _judge(run: _Run) -> None:
     ]
     with trio.move_on_after(SERVING_SECONDS):
         while True:
-            ready = [owner for process, owner in run.owners if process.alive and owner.is_ready]
+            ready = run.ready
             if not ready:
                 await trio.sleep(0.3)
                 continue
-            owner, before = run.source.choice(ready), len(run.updates)
+            owner, before = run.source.choice(ready), len(run.every_update)
             try:
                 loaded = await VirtualLogStorage(owner.handle).load(NAME)
             except (VirtualLogError, CrashedError):
                 await trio.sleep(0.3)
                 continue
-            updates = run.updates
-            versions = [update.version for update in updates]
-            if loaded is None or loaded.version not in versions[max(0, before - 1) :]:
+            newest = {update.version for update in run.every_update[max(0, before - 1) :]}
+            if loaded is None or loaded.version not in newest or not run.compare(loaded.version, loaded.records):
                 await trio.sleep(0.3)
                 continue
-            upto = updates[: versions.index(loaded.version) + 1]
-            run.world.violations.extend(checks.same_registry(upto, loaded.records))
             break
     updates = run.updates
     run.world.counts[UPDATES] += len(updates)

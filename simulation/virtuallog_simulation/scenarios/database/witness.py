@@ -25,6 +25,9 @@ from virtuallog_database.engines.time_engine import TimeEngine
 from virtuallog_database.state.core import variable_commands
 from virtuallog_database.state.core.variable_commands import Stage, Update, is_variable_command
 from virtuallog_database.state.core.variables import UpdateResult
+from virtuallog_database.table.core import commands as table_commands
+from virtuallog_database.table.core.commands import Commit, is_table_command
+from virtuallog_database.table.core.execution import CommitResult
 from virtuallog_database.transaction import StoreTransaction
 from virtuallog_database.tree import command_codec
 from virtuallog_database.tree.results import Result
@@ -42,6 +45,15 @@ class AppliedUpdate:
     result: UpdateResult | VirtualLogError
 
 
+@attrs.frozen
+class AppliedCommit:
+    """A command of tables, as the first replica has applied it."""
+
+    place: tuple[LogPosition, int]
+    command: Commit
+    result: CommitResult | VirtualLogError
+
+
 @attrs.define(eq=False)
 class Witness:
     """Commands applied by all replicas of a run."""
@@ -52,6 +64,8 @@ class Witness:
     """Applications of a command that another replica, or a former life, had applied before."""
     updates: list[AppliedUpdate] = attrs.field(factory=list, init=False)
     """Commands on variables, in the order in which they were first seen."""
+    commits: list[AppliedCommit] = attrs.field(factory=list, init=False)
+    """Commands of tables, in the order in which they were first seen."""
     _known: dict[tuple[int, int], tuple[bytes, Any]] = attrs.field(factory=dict, init=False)
     _fired: dict[str, LogPosition] = attrs.field(factory=dict, init=False)
 
@@ -74,8 +88,8 @@ class Witness:
             self.violations.append(Violation("timers fire", message))
 
     def applied(self, who: str, position: LogPosition, index: int, payload: bytes, result: Any) -> None:
-        if is_variable_command(payload):
-            self._applied_update(who, (position, index), payload, result)
+        if is_variable_command(payload) or is_table_command(payload):
+            self._applied_beside_tree(who, (position, index), payload, result)
             return
         if not isinstance(result, Result):
             self.violations.append(Violation("no unexpected error", f"{who} failed to apply {payload!r}: {result}"))
@@ -91,12 +105,15 @@ class Witness:
             message = f"{who} applied {told} at ({position}, {index}), where {known} was applied before"
             self.violations.append(Violation("replicas apply the same", message))
 
-    def _applied_update(self, who: str, place: tuple[LogPosition, int], payload: bytes, result: Any) -> None:
-        """Take a command on a variable, which may be refused by an error: variables may not be enabled yet."""
-        heard = payload, result if isinstance(result, UpdateResult) else str(result)
+    def _applied_beside_tree(self, who: str, place: tuple[LogPosition, int], payload: bytes, result: Any) -> None:
+        """Take a command on a variable or of tables. It may be refused by an error: these may not be enabled yet."""
+        heard = payload, result if isinstance(result, UpdateResult | CommitResult) else str(result)
         known = self._known.setdefault(place, heard)
         if known is heard:
-            self.updates.append(AppliedUpdate(place, variable_commands.parse_untrusted(payload), result))
+            if is_table_command(payload):
+                self.commits.append(AppliedCommit(place, table_commands.parse_untrusted(payload), result))
+            else:
+                self.updates.append(AppliedUpdate(place, variable_commands.parse_untrusted(payload), result))
         elif known != heard:
             message = f"{who} applied {heard} at {place}, where {known} was applied before"
             self.violations.append(Violation("replicas apply the same", message))

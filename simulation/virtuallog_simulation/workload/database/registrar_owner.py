@@ -23,6 +23,8 @@ from virtuallog_database.registrar.core.tables import RecordTable, Registry
 from virtuallog_database.registrar.errors import DeposedError
 from virtuallog_database.registrar.follower import Follower, open_follower
 from virtuallog_database.registrar.registrar import Registrar, RegistrarSettings, open_registrar
+from virtuallog_database.state.core.variable_commands import Stage, Update
+from virtuallog_database.state.core.variables import UpdateResult
 from virtuallog_database.state.storages.virtual_log import VirtualLogStorage
 
 NAME: Final = "registry"
@@ -91,6 +93,19 @@ class Answers:
     """Operations that have not happened: refused by the registry as it was."""
 
 
+@attrs.define(eq=False)
+class _SlowStorage(VirtualLogStorage):
+    """A storage whose client stands still before it stages records."""
+
+    random: random.Random = attrs.field(kw_only=True)
+    seconds: float = attrs.field(kw_only=True)
+
+    async def _change(self, command: Update | Stage) -> UpdateResult:
+        if isinstance(command, Stage):
+            await self._handle.clock.sleep(self.random.uniform(0, self.seconds))
+        return await super()._change(command)
+
+
 @attrs.define(eq=False, kw_only=True)
 class RegistrarOwner:
     """One program, for a life of its process."""
@@ -104,6 +119,8 @@ class RegistrarOwner:
     count: Callable[[str], None]
     object_to: Callable[[str], None]
     """Called with what is wrong."""
+    stage_seconds: float = 0.0
+    """Longest time to stand still before records of a packed value are staged."""
     handle: DatabaseHandle = attrs.field(init=False)
     _ready: trio.Event = attrs.field(factory=trio.Event, init=False)
     _acts: int = attrs.field(default=0, init=False)
@@ -124,6 +141,8 @@ class RegistrarOwner:
         """Stand by and own in turn, until cancelled."""
         await self._ready.wait()
         storage = VirtualLogStorage(self.handle)
+        if self.stage_seconds:
+            storage = _SlowStorage(self.handle, random=self.random, seconds=self.stage_seconds)
         while True:
             try:
                 if self.random.random() < 0.6:
