@@ -336,15 +336,18 @@ def _batch(changes: Changes, dropped: Sequence[Span]) -> Any:
 def _scan(database: Any, prefix: bytes) -> list[tuple[bytes, bytes]]:
     found: list[tuple[bytes, bytes]] = []
     cursor = database.iter()
-    cursor.seek(prefix)
-    while cursor.valid():
-        key = bytes(cursor.key())
-        if not key.startswith(prefix):
-            return found
-        found.append((key, bytes(cursor.value())))
-        cursor.next()
-    cursor.status()  # an iterator also becomes invalid when it cannot read on; then this raises
-    return found
+    try:
+        cursor.seek(prefix)
+        while cursor.valid():
+            key = bytes(cursor.key())
+            if not key.startswith(prefix):
+                return found
+            found.append((key, bytes(cursor.value())))
+            cursor.next()
+        cursor.status()  # an iterator also becomes invalid when it cannot read on; then this raises
+        return found
+    finally:
+        del cursor  # else the traceback of what was raised keeps it, and it keeps the directory locked
 
 
 def _scan_span(database: Any, span: Span, max_bytes: int) -> list[tuple[bytes, bytes]]:
@@ -353,16 +356,19 @@ def _scan_span(database: Any, span: Span, max_bytes: int) -> list[tuple[bytes, b
     options.set_iterate_upper_bound(stop)
     found: list[tuple[bytes, bytes]] = []
     cursor = database.iter(options)
-    cursor.seek(start)
-    while cursor.valid():
-        pair = bytes(cursor.key()), bytes(cursor.value())
-        max_bytes -= len(pair[0]) + len(pair[1])
-        if found and max_bytes < 0:
-            return found
-        found.append(pair)
-        cursor.next()
-    cursor.status()
-    return found
+    try:
+        cursor.seek(start)
+        while cursor.valid():
+            pair = bytes(cursor.key()), bytes(cursor.value())
+            max_bytes -= len(pair[0]) + len(pair[1])
+            if found and max_bytes < 0:
+                return found
+            found.append(pair)
+            cursor.next()
+        cursor.status()
+        return found
+    finally:
+        del cursor  # as in `_scan`
 
 
 def _translated(error: Exception) -> VirtualLogError:
