@@ -22,11 +22,9 @@ from virtuallog_database.state.core.record_changes import (
     pack,
     unpack_untrusted,
 )
-from virtuallog_database.state.storage import StateStorage
+from virtuallog_database.state.storage import StateStorage, check_size
 from virtuallog_database.state.variable import StateEntry
 
-RECORD_KEY_BYTES_MAX: Final = 1024
-"""Longest key of a record."""
 STREAM_MAX: Final = 4096
 """Updates that wait for the reader of an `UpdateStream`."""
 
@@ -50,7 +48,12 @@ class RecordStorage(Protocol):
 
     async def update(self, name: str, expected: bytes, changes: RecordChanges, *, may_create: bool) -> bool:
         """Change records if the name has the version `expected`, or if it has none and `may_create` is set. The answers and errors are those of
-        `StateStorage.set`."""
+        `StateStorage.set`.
+
+        Raises:
+            TooLargeError: the changes exceed `changes_bytes_max`, or the storage cannot hold all records that there would be; nothing was done.
+            UnavailableError: unknown outcome.
+        """
         ...
 
 
@@ -133,6 +136,7 @@ class PackedRecords:
             records.pop(key, None)
         records.update(changes.puts)
         entry = StateEntry(pack(records.items()), changes.version)
+        check_size(name, entry.value, self._storage.value_bytes_max)
         is_done = await self._storage.set(name, entry, expected, may_create=may_create)
         if is_done:
             self._known[name] = VersionedRecords(records, changes.version)

@@ -30,7 +30,7 @@ from typing import Final
 import attrs
 import trio
 
-from virtuallog.contract.errors import TooLargeError, UnavailableError, VirtualLogError
+from virtuallog.contract.errors import UnavailableError, VirtualLogError
 from virtuallog_database.state.core.log_image import LogImage
 from virtuallog_database.state.core.log_records import (
     FRAME_BYTES,
@@ -40,7 +40,7 @@ from virtuallog_database.state.core.log_records import (
     SnapshotRecord,
     parse_untrusted,
 )
-from virtuallog_database.state.storage import may_set
+from virtuallog_database.state.storage import check_size, may_set
 from virtuallog_database.state.variable import StateEntry, encode_name
 from virtuallog_loglets.paxos.core.values import ValueKind, kind_of, payload_of
 from virtuallog_loglets.paxos.standalone.linearizable_read import cover, learn, recovered
@@ -113,8 +113,7 @@ class ReplicatedLogStorage:
 
     async def set(self, name: str, entry: StateEntry, expected: bytes, *, may_create: bool) -> bool:
         encode_name(name)
-        if len(entry.value) > self.value_bytes_max:
-            raise TooLargeError("bytes of a value", len(entry.value), self.value_bytes_max)
+        check_size(name, entry.value, self.value_bytes_max)
         async with self._writing:
             try:
                 return await self._set(name, entry, expected, may_create=may_create)

@@ -18,7 +18,7 @@ import trio
 from virtuallog.contract.errors import CorruptionError
 from virtuallog.contract.ports import DurableMap
 from virtuallog.runtime.rocks_map import BULK, open_rocks_map
-from virtuallog_database.state.storage import may_set
+from virtuallog_database.state.storage import check_size, may_set
 from virtuallog_database.state.variable import VERSION_BYTES, StateEntry, encode_name
 
 VALUE_BYTES_MAX: Final = 64 << 20
@@ -50,6 +50,7 @@ class MapStorage:
         return None if stored is None else _decode(name, stored)
 
     async def set(self, name: str, entry: StateEntry, expected: bytes, *, may_create: bool) -> bool:
+        check_size(name, entry.value, self.value_bytes_max)
         async with self._writing:
             present = await self._version(name)
             if present == entry.version:

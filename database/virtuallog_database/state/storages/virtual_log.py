@@ -34,7 +34,7 @@ from virtuallog_database.state.core.record_changes import (
 from virtuallog_database.state.core.variable_commands import Stage, Update
 from virtuallog_database.state.core.variables import SCAN_COUNT, UpdateResult, Variables
 from virtuallog_database.state.records import UpdateStream
-from virtuallog_database.state.storage import may_set
+from virtuallog_database.state.storage import check_size, may_set
 from virtuallog_database.state.variable import StateEntry, encode_name
 
 ResultT = TypeVar("ResultT")
@@ -68,6 +68,7 @@ class VirtualLogStorage:
 
     async def set(self, name: str, entry: StateEntry, expected: bytes, *, may_create: bool) -> bool:
         encoded = encode_name(name)
+        check_size(name, entry.value, self.value_bytes_max)
         present, keys = await self._read(lambda variables: _keys(variables, encoded))
         if present == entry.version:
             return True
