@@ -264,7 +264,7 @@ async def _load(snapshot: Variables, name: bytes) -> VersionedRecords | None:
     if version is None:
         return None
     if (value := _value(snapshot, name, version)) is not None:
-        return VersionedRecords(unpack_untrusted(value), version)
+        return VersionedRecords(unpack_untrusted(name.decode(), value), version)
     records = dict[bytes, bytes]()
     for key, record in _records(snapshot, name):
         records[key] = record
