@@ -266,6 +266,11 @@ async def open_rocks_map(directory: Path, settings: RocksMapSettings = SMALL) ->
         await store.close()
 
 
+def has_store(directory: Path) -> bool:
+    """True if there is a RocksDB in the directory, of any program."""
+    return (directory / "CURRENT").exists()
+
+
 def _open_first(directory: Path, settings: RocksMapSettings) -> Any:
     """Open the store, on a full disk with the space of the reserve."""
     directory.mkdir(parents=True, exist_ok=True)

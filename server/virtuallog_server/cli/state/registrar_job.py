@@ -26,7 +26,7 @@ def show(storage: str, name: str, table: str | None, as_json: bool) -> None:
     """
 
     async def work() -> VersionedRecords | None:
-        async with open_storage(storage) as found:
+        async with open_storage(storage, create=False) as found:
             return await records_of(found).load(name)
 
     loaded = event_loop.run(work)
