@@ -87,7 +87,7 @@ class State:
         try:
             is_done = await self._repeated(attempt)
         except UnavailableError as error:
-            raise OutcomeUnknownError(stored) from error
+            raise OutcomeUnknownError(stored, str(error)) from error
         if not is_done:
             raise StaleVersionError(variable.name, is_unsure=attempts > 1)
         return stored
@@ -121,7 +121,7 @@ class State:
         try:
             return await self._repeated(attempt)
         except UnavailableError as error:
-            raise OutcomeUnknownError(variable) from error
+            raise OutcomeUnknownError(variable, str(error)) from error
 
     async def names(self) -> frozenset[str]:
         """Names of all variables.

@@ -67,7 +67,7 @@ def unpack_untrusted(name: str, value: bytes) -> dict[bytes, bytes]:
         BinaryTooOldError: a later program wrote it.
     """
     if value[:2] != _MAGIC or len(value) < len(_PREFIX) or not value[2]:
-        raise CorruptionError(f"the value of '{name}' is none of records: it starts with {value[:3].hex()}")
+        raise CorruptionError(f"a value that is none of records: that of '{name}' starts with {value[:3].hex()}")
     if value[2] != _FORMAT:
         raise BinaryTooOldError(
             f"'{name}' has records of format {value[2]}, and this program knows {_FORMAT}: start a newer version of it"

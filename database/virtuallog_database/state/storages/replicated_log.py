@@ -133,7 +133,7 @@ class ReplicatedLogStorage:
                     return True
                 else:
                     # The repeated call finds out. One that finds nothing cannot tell its own record from that of another.
-                    raise UnavailableError(f"unknown outcome: the writer was turned out while it removed '{name}'")
+                    raise UnavailableError(f"unknown outcome of the removal of '{name}'{self._hindrance()}")
             raise _contended()
 
     # -- writing ------------------------------------------------------------------------------------------------------
@@ -153,7 +153,9 @@ class ReplicatedLogStorage:
                 return True
             else:
                 self._sought = _Sought(entry.version)
-        raise _contended()
+        if self._sought is None:
+            raise _contended()
+        raise UnavailableError(f"unknown outcome of {ROUNDS_MAX} attempts{self._hindrance()}")
 
     def _settled(self, name: str) -> bool:
         """True if the append without an answer of this call was decided; another client has written since. All earlier positions are decided
@@ -181,9 +183,12 @@ class ReplicatedLogStorage:
                 return
             if left:
                 await environment.clock.sleep(ELECT_PAUSE_SECONDS * environment.random.random())
-        raise UnavailableError(
-            "the writer of the log is not elected: too few replicas answer, or another one was faster"
-        )
+        raise UnavailableError(f"the writer of the log is not elected{self._hindrance()}")
+
+    def _hindrance(self) -> str:
+        """Known reason for a writer that does not lead, as the end of a message."""
+        full = "" if self._log.has_room else "; the disk of this replica is nearly full"
+        return (f": {self._writer.hindrance}" if self._writer.hindrance else "") + full
 
     async def _append(self, record: LogRecord) -> bool:
         """Append a record and apply it. False: *maybe*. Then, and if this is cancelled, the next write begins with an election and a replay."""
