@@ -85,12 +85,12 @@ class BlockingRegistrar:
 
 
 @contextmanager
-def open_blocking_state(location: str) -> Iterator[BlockingState]:
-    """Open the state of a location while the block runs; locations and errors as `open_storage`."""
+def open_blocking_state(location: str, *, create: bool = True) -> Iterator[BlockingState]:
+    """Open the state of a location while the block runs; arguments and errors as `open_storage`."""
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[State]:
-        async with open_storage(location) as storage:
+        async with open_storage(location, create=create) as storage:
             yield State(storage)
 
     with open_in_thread(opened, "virtuallog state") as loop:

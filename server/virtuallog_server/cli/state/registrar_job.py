@@ -28,7 +28,7 @@ def show(storage: str, name: str, table: str | None, as_json: bool) -> None:
     """
 
     async def work() -> tuple[str, Ownership | None, dict[str, dict[str, Any]]]:
-        async with open_storage(storage) as found:
+        async with open_storage(storage, create=False) as found:
             loaded = await records_of(found).load(name)
         if loaded is None:
             raise Failure(f"there is no registry '{printable(name)}'")

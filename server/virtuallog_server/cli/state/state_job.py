@@ -26,7 +26,7 @@ VALUE_BYTES_MAX: Final = 64 << 20
 
 def names(storage: str, as_json: bool) -> None:
     """Print the names of all variables, sorted."""
-    found = sorted(_with_state(storage, State.names))
+    found = sorted(_with_state(storage, State.names, create=False))
     if as_json:
         echo_json({"names": found})
     else:
@@ -40,7 +40,7 @@ def get(storage: str, name: str, as_json: bool) -> None:
     Raises:
         Failure: there is none.
     """
-    variable = _with_state(storage, lambda state: state.fetch(name))
+    variable = _with_state(storage, lambda state: state.fetch(name), create=False)
     if not variable.is_stored:
         raise Failure(f"there is no variable '{printable(name)}'")
     if as_json:
@@ -91,7 +91,7 @@ def expunge(storage: str, name: str, expected: str | None) -> None:
     async def work(state: State) -> bool:
         return await state.expunge(_expected(await state.fetch(name), expected))
 
-    if not _with_state(storage, work):
+    if not _with_state(storage, work, create=False):
         raise Failure(f"there is no variable '{printable(name)}'" + (f" of version {expected}" if expected else ""))
 
 
@@ -104,7 +104,7 @@ def dump(storage: str, out: TextIO) -> None:
             if variable.is_stored:
                 out.write(json.dumps(row_of(variable), ensure_ascii=False) + "\n")
 
-    _with_state(storage, work)
+    _with_state(storage, work, create=False)
 
 
 def restore(storage: str, lines: BinaryIO, replaces: bool) -> None:
@@ -134,7 +134,7 @@ def copy(source: str, target: str, replaces: bool) -> None:
                     count += 1
             return count
 
-    click.echo(f"{_with_state(source, work)} variables copied")
+    click.echo(f"{_with_state(source, work, create=False)} variables copied")
 
 
 async def _store_new(state: State, name: str, value: bytes, replaces: bool) -> None:
@@ -177,9 +177,9 @@ def _expected(found: Variable, expected: str | None) -> Variable:
     return Variable(found.name, found.value, version, is_stored=True)
 
 
-def _with_state(storage: str, work: Callable[[State], Awaitable[ResultT]]) -> ResultT:
+def _with_state(storage: str, work: Callable[[State], Awaitable[ResultT]], *, create: bool = True) -> ResultT:
     async def opened() -> ResultT:
-        async with open_storage(storage) as found:
+        async with open_storage(storage, create=create) as found:
             return await work(State(found))
 
     return event_loop.run(opened)
