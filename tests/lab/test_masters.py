@@ -22,7 +22,7 @@ from virtuallog_database.state.state import State
 from virtuallog_database.state.storages.memory import MemoryStorage
 from virtuallog_database.tree.commands import CloseSession, Origin
 from virtuallog_lab.experiments.registrar import masters
-from virtuallog_lab.experiments.registrar.masters import CLOCK, Acknowledged, disorder, measure
+from virtuallog_lab.experiments.registrar.masters import CLOCK, Acknowledged, Load, disorder, judge, measure
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +147,20 @@ def test_disorder_is_found() -> None:
     assert disorder([(first, 1), (meanwhile, 2), (later, 3)]) == []
     assert disorder([(first, 2), (meanwhile, 1), (later, 3)]) == []
     assert len(disorder([(first, 3), (meanwhile, 1), (later, 2)])) == 1
+
+
+def test_lost_and_restored_agents_are_found() -> None:
+    """An agent whose removal has no answer may be there or not; all others are where the answers say."""
+    load = Load(masters.Masters(ROOT, ROOT, ROOT, ()))
+    load.acknowledged += [Acknowledged("admit", name, 0.0, 1.0) for name in "abc"]
+    load.acknowledged.append(Acknowledged("remove", "a", 2.0, 3.0))
+    load.leaving |= {"a", "b"}
+    right = {("removed", "a"): 4, ("agents", "b"): 2, ("agents", "c"): 3}
+    assert judge(right, load) == []
+    assert judge({("removed", "a"): 4, ("removed", "b"): 5, ("agents", "c"): 3}, load) == []
+    assert len(judge({("removed", "a"): 4, ("agents", "b"): 2}, load)) == 1
+    assert len(judge({("removed", "a"): 4, ("agents", "c"): 3}, load)) == 1
+    assert "a was removed, and is back" in judge({**right, ("agents", "a"): 1}, load)
 
 
 @pytest.mark.processes

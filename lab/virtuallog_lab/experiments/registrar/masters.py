@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from statistics import median
@@ -137,6 +137,8 @@ class Load:
     acknowledged: list[Acknowledged] = attrs.field(factory=list)
     problems: list[str] = attrs.field(factory=list)
     counts: Counter[str] = attrs.field(factory=Counter)
+    leaving: set[str] = attrs.field(factory=set)
+    """Agents whose removal was offered. The last ones have no answer: they may be there or not."""
     hint: int = 0
     """The master that answered last."""
 
@@ -156,6 +158,8 @@ class Load:
     async def settle(self, kind: str, agent: str) -> None:
         """Ask until the operation has happened. A refusal behind an unanswered attempt says that this one has happened."""
         offered, is_unsure = perf_counter(), False
+        if kind == "remove":
+            self.leaving.add(agent)
         while True:
             answer = await self.masters.ask(self.hint, {kind: agent})
             if answer is not None and "permitted" in answer:
@@ -250,11 +254,17 @@ async def verdict(cluster: Any, folder: Path, load: Load) -> list[str]:
     numbers: dict[tuple[str, str], int] = {}
     for key, value in found.records.items():
         numbers[split_key(key)] = split_slot(value)[0]
+    return judge(numbers, load)
+
+
+def judge(numbers: Mapping[tuple[str, str], int], load: Load) -> list[str]:
+    """Problems of the registry, given the number of each record by its table and agent."""
     removed = {each.agent for each in load.acknowledged if each.kind == "remove"}
     problems, placed = [], list[tuple[Acknowledged, int]]()
     for each in load.acknowledged:
         is_gone = each.agent in removed
-        if each.kind == "admit" and not is_gone and ("agents", each.agent) not in numbers:
+        has_left = is_gone or (each.agent in load.leaving and ("removed", each.agent) in numbers)
+        if each.kind == "admit" and not has_left and ("agents", each.agent) not in numbers:
             problems.append(f"{each.agent} was admitted, and is lost")
         if is_gone and ("agents", each.agent) in numbers:
             problems.append(f"{each.agent} was removed, and is back")
