@@ -31,14 +31,14 @@ class Interrupted(VirtualLogStorage):
     left: int = -1
     """Commands before the end; negative: it does not end."""
     behind: Callable[[], Awaitable[object]] | None = None
-    """Other clients act so before the next update that needs what it has staged."""
+    """Other clients act so before its next update, behind what it has staged."""
 
     async def _change(self, command: Update | Stage) -> UpdateResult:
         if self.left == 0:
             raise UnavailableError("the program has ended")
         self.left -= 1
         behind = self.behind
-        if behind is not None and isinstance(command, Update) and command.needs:
+        if behind is not None and isinstance(command, Update):
             self.behind = None
             await behind()
         return await super()._change(command)
