@@ -143,6 +143,20 @@ def test_a_user_of_the_library_never_imports_the_server() -> None:
     assert done.stdout.strip() == "[]"
 
 
+DOORS = (
+    "virtuallog", "virtuallog.embedded", "virtuallog.replica", "virtuallog.state", "virtuallog.table",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("door", DOORS)
+def test_a_front_door_is_imported_first(door: str) -> None:
+    """A program may import any of them alone, and before all others."""
+    done = subprocess.run([sys.executable, "-c", f"import {door}"], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+
+
 def test_files_of_a_user_do_not_collide_with_ours(tmp_path: Path) -> None:
     """A script may have a `server.py`, a `database/` or a `simulation.py` beside it; our packages do not import them."""
     for name in ("server.py", "simulation.py", "loglets.py", "metastore.py", "database/__init__.py"):

@@ -16,17 +16,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 
 from virtuallog.contract.errors import InvalidSettingError
-from virtuallog_database.client.database_handle import DatabaseHandle
 from virtuallog_database.replica.database import Database
 from virtuallog_database.table.core.commands import Commit
 from virtuallog_database.table.errors import ConflictError
 from virtuallog_database.table.schema import KeyValue, RowT, schema_of
 from virtuallog_database.table.transaction import SCAN_COUNT, TableTransaction, check_result, reading_state
+
+if TYPE_CHECKING:  # its package imports this module
+    from virtuallog_database.client.database_handle import DatabaseHandle
 
 ResultT = TypeVar("ResultT")
 
