@@ -41,6 +41,8 @@ ADAPTERS = {
     Path(name)
     for name in (
         "virtuallog/blocking.py",
+        "virtuallog/runtime/asyncio_blocks.py",
+        "virtuallog/runtime/asyncio_bridge.py",
         "virtuallog/runtime/clock.py",
         "virtuallog/runtime/loop_thread.py",
         "virtuallog/runtime/zookeeper_client.py",
@@ -135,7 +137,7 @@ def test_wheel_has_no_common_fault(wheel: Path) -> None:
 def test_a_user_of_the_library_never_imports_the_server() -> None:
     """A client of a log loads no command line, no console and no database."""
     script = (
-        "import sys, virtuallog.connect, virtuallog_loglets, virtuallog_metastore;"
+        "import sys, virtuallog.aio, virtuallog.connect, virtuallog_loglets, virtuallog_metastore;"
         " print([name for name in sys.modules if name in ('virtuallog_server', 'virtuallog_database', 'rocksdict')])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
