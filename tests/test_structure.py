@@ -146,7 +146,8 @@ def test_a_user_of_the_library_never_imports_the_server() -> None:
 
 
 DOORS = (
-    "virtuallog", "virtuallog.embedded", "virtuallog.replica", "virtuallog.state", "virtuallog.table",
+    "virtuallog", "virtuallog.aio", "virtuallog.aio.embedded", "virtuallog.aio.replica", "virtuallog.aio.state", "virtuallog.aio.table",
+    "virtuallog.embedded", "virtuallog.replica", "virtuallog.state", "virtuallog.table",
 )  # fmt: skip
 
 
