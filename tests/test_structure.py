@@ -43,6 +43,7 @@ ADAPTERS = {
         "virtuallog/blocking.py",
         "virtuallog/runtime/asyncio_blocks.py",
         "virtuallog/runtime/asyncio_bridge.py",
+        "virtuallog/runtime/asyncio_calls.py",
         "virtuallog/runtime/clock.py",
         "virtuallog/runtime/loop_thread.py",
         "virtuallog/runtime/zookeeper_client.py",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from types import TracebackType
 
 from virtuallog.client.appender import Appender, AppenderSettings
 from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.contract.batch import SessionId
+from virtuallog.contract.errors import VirtualLogError
 from virtuallog.contract.types import LogPosition
 from virtuallog.runtime.asyncio_bridge import AsyncioBridge
 
@@ -21,17 +22,17 @@ class AsyncioAppender:
         self._log = log
         self._bridge = bridge
         self._settings = settings
-        self._stack = AsyncExitStack()
+        self._held = bridge.hold(self._open)
         self._opened: Appender | None = None
 
     async def __aenter__(self) -> AsyncioAppender:
-        self._opened = await self._stack.enter_async_context(self._bridge.hold(self._open))
+        self._opened = await self._held.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._stack.__aexit__(kind, value, trace)
+        await self._held.__aexit__(kind, value, trace)
 
     @property
     def session(self) -> SessionId:
@@ -44,6 +45,11 @@ class AsyncioAppender:
         return self._appender.queued_bytes
 
     @property
+    def is_full(self) -> bool:
+        """See `Appender.is_full`."""
+        return self._appender.is_full
+
+    @property
     def batches_in_flight(self) -> int:
         """See `Appender.batches_in_flight`."""
         return self._appender.batches_in_flight
@@ -54,7 +60,17 @@ class AsyncioAppender:
 
     async def append(self, payloads: Sequence[bytes], expected_tail: LogPosition | None = None) -> range:
         """See `Appender.append`. Cancelled, it has an unknown outcome unless `__cause__` of the CancelledError has one."""
-        return await self._bridge.call(self._appender.append, payloads, expected_tail)
+        appender, copied = self._appender, list(payloads)
+        if expected_tail is not None or not copied:
+            return await self._bridge.call(appender.append, copied, expected_tail)
+
+        def post(done: Callable[[range | VirtualLogError], None]) -> bool:
+            if appender.is_full:
+                return False
+            appender.post_many(copied, done)
+            return True
+
+        return await self._bridge.call_posted(post, appender.append, copied)
 
     @property
     def _appender(self) -> Appender:

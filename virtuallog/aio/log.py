@@ -23,6 +23,7 @@ from virtuallog.client.virtual_log import VirtualLog, VirtualLogSettings, Virtua
 from virtuallog.connect import connect as trio_connect
 from virtuallog.contract.capnp_interface import Interface
 from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.errors import VirtualLogError
 from virtuallog.contract.loglet import Placed
 from virtuallog.contract.metrics import MetricFamily
 from virtuallog.contract.ports import ReplyT, Request
@@ -50,15 +51,26 @@ class AsyncioLog:
         """False once its block has ended, or its thread has failed: all calls fail, and a new client is needed."""
         return self._bridge.is_open
 
+    @property
+    def wake_ups(self) -> int:
+        """Times that one of the two loops was woken by the other, of the whole client so far."""
+        return self._bridge.trio_wake_ups + self._bridge.asyncio_wake_ups
+
     # -- the log ------------------------------------------------------------------------------------------------
 
     async def append(self, payload: bytes) -> LogPosition:
-        """See `VirtualLog.append`. Cancelled, it has an unknown outcome unless `__cause__` of the CancelledError has one."""
-        return await self._bridge.call(self._log.append, payload)
+        """See `VirtualLog.append`. Cancelled, it has an unknown outcome unless `__cause__` of the CancelledError has one.
+
+        Entries of one loop are in the log in the order of the calls, as long as the client has room for them.
+        """
+        return await self._bridge.call_posted(partial(self._post, payload), self._log.append, payload)
 
     async def append_many(self, payloads: Sequence[bytes]) -> range:
-        """See `VirtualLog.append_many`."""
-        return await self._bridge.call(self._log.append_many, payloads)
+        """See `VirtualLog.append_many`, and `append`."""
+        copied = list(payloads)
+        if not copied:
+            return range(0)
+        return await self._bridge.call_posted(partial(self._log.post, copied), self._log.append_many, copied)
 
     async def append_if_tail(self, payload: bytes, expected_tail: LogPosition) -> LogPosition:
         """See `VirtualLog.append_if_tail`."""
@@ -103,6 +115,12 @@ class AsyncioLog:
             UnavailableError: no majority of the MetaStore answered.
         """
         return await self._bridge.call(self._log.view.refresh)
+
+    def _post(self, payload: bytes, done: Callable[[LogPosition | VirtualLogError], None]) -> bool:
+        def told(found: range | VirtualLogError) -> None:
+            done(LogPosition(found.start) if isinstance(found, range) else found)
+
+        return self._log.post((payload,), told)
 
     # -- changes of the chain -----------------------------------------------------------------------------------
 

@@ -17,8 +17,9 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from functools import partial
+from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
 
 import attrs
@@ -27,9 +28,10 @@ import trio
 
 from virtuallog.contract.errors import UnavailableError
 from virtuallog.runtime.asyncio_blocks import Block, outlast, resolve, tell_loop
+from virtuallog.runtime.asyncio_calls import BridgeCall, BridgeOpening, Post
 from virtuallog.runtime.bridge_errors import ClientClosedError, CompletedError, WrongLoopError
 from virtuallog.runtime.end_of_turn import EndOfTurn, end_of_turn
-from virtuallog.runtime.loop_thread import LoopThread, ThreadRun
+from virtuallog.runtime.loop_thread import ThreadRun
 
 OpenedT = TypeVar("OpenedT")
 ResultT = TypeVar("ResultT")
@@ -45,53 +47,6 @@ class _BlockFailedError(Exception):
 _CLOSED: Final = "the client was closed: unknown outcome"
 
 
-@attrs.define(eq=False)
-class _Call:
-    """A call, from its request until it has ended on trio's side."""
-
-    function: Callable[..., Awaitable[Any]]
-    arguments: tuple[Any, ...]
-    context: Context
-    done: asyncio.Future[Any]
-    """Result for the caller; cancelled with it."""
-    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
-    result: outcome.Maybe[Any] | None = attrs.field(default=None, init=False)
-    """None until it has ended, and after it has been cancelled without another outcome."""
-    is_over: bool = attrs.field(default=False, init=False)
-    on_end: Callable[[], object] | None = attrs.field(default=None, init=False)
-    """Called on asyncio's side."""
-
-    def finish(self, result: outcome.Maybe[Any] | None) -> None:
-        """Note the outcome, None for a cancellation, and tell the caller."""
-        self.result, self.is_over = result, True
-        if not self.done.done():
-            if isinstance(result, outcome.Value):
-                self.done.set_result(result.value)
-            elif isinstance(result, outcome.Error):
-                self.done.set_exception(result.error)
-        if self.on_end is not None:
-            self.on_end()
-
-    def keep_outcome(self, error: BaseException) -> None:
-        """Make the outcome the cause of a cancellation."""
-        if isinstance(self.result, outcome.Value):
-            error.__cause__ = CompletedError(self.result.value)
-        elif isinstance(self.result, outcome.Error):
-            error.__cause__ = self.result.error
-
-
-@attrs.define(eq=False)
-class _Opening:
-    """The object of a block on its way to asyncio's side."""
-
-    opened: asyncio.Future[Any]
-
-    def finish(self, result: outcome.Maybe[Any] | None) -> None:
-        if not self.opened.done():
-            assert isinstance(result, outcome.Value)
-            self.opened.set_result(result.value)
-
-
 class AsyncioBridge:
     """Way from an asyncio loop to the trio loop of a thread. Made by `open_bridge`; used on its asyncio loop only."""
 
@@ -99,20 +54,20 @@ class AsyncioBridge:
         """Belong to the running loop. `outstanding_max` bounds the calls that run at a time."""
         self._loop = asyncio.get_running_loop()
         self._slots = asyncio.Semaphore(outstanding_max)
-        self._calls: set[_Call] = set()
+        self._calls: set[BridgeCall] = set()
         """Calls that have not ended. Of asyncio's thread, as is `_closed`."""
         self._closed = ""
         """Reason why no call may begin; empty while they may."""
         self._requests: deque[Callable[[], object]] = deque()
         self._is_flush_due = False
         self._is_drain_due = False
-        self._completions: deque[tuple[_Call | _Opening, outcome.Maybe[Any] | None]] = deque()
+        self._completions: deque[tuple[BridgeCall | BridgeOpening, outcome.Maybe[Any] | None]] = deque()
         self._is_wake_due = False
         self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery | None = None
         """Tasks of calls; None before it is open and after it is closed. Of trio's thread, as is `_end`."""
         self._end: EndOfTurn | None = None
-        self._on_lost_loop: Callable[[], None] = lambda: None
+        self.on_lost_loop: Callable[[], None] = lambda: None
         self.trio_wake_ups = 0
         """Times that requests were handed to trio's thread."""
         self.asyncio_wake_ups = 0
@@ -136,7 +91,7 @@ class AsyncioBridge:
 
     async def wait(self, function: Callable[..., Awaitable[ResultT]], *arguments: Any) -> ResultT:
         """`call`, without a bound: for functions that wait for an event for as long as it takes."""
-        result: ResultT = await self._result(self._begin(function, arguments))
+        result: ResultT = await self.result(self.begin(function, arguments))
         return result
 
     async def call_sync(self, function: Callable[..., ResultT], *arguments: Any) -> ResultT:
@@ -153,57 +108,23 @@ class AsyncioBridge:
             raise WrongLoopError
         self._request(partial(function, *arguments))
 
-    @asynccontextmanager
-    async def hold(self, opens: Callable[[], AbstractAsyncContextManager[OpenedT]]) -> AsyncIterator[OpenedT]:
+    async def call_posted(self, post: Post, function: Callable[..., Awaitable[ResultT]], *arguments: Any) -> ResultT:
+        """`call`, without a task if `post` begins it. Calls that are posted begin in the order of these calls.
+
+        A cancelled caller does not stop what was posted.
+        """
+        self._check()
+        async with self._slots:
+            result: ResultT = await self.result(self.begin(function, arguments, post))
+            return result
+
+    def hold(self, opens: Callable[[], AbstractAsyncContextManager[OpenedT]]) -> AbstractAsyncContextManager[OpenedT]:
         """Open something on trio's side while the block runs. An exception of the body fails the block on that side, too.
 
-        If it ends there first, the body is cancelled, and its error is raised.
-
-        Raises:
-            as `call`, and the errors of opening and closing it.
+        If it ends there first, the body is cancelled, and its error is raised. Raises as `call`, and the errors of
+        opening and closing it.
         """
-        opened: asyncio.Future[OpenedT] = self._loop.create_future()
-        over, has_failed = trio.Event(), False
-
-        async def hold_open() -> None:
-            async with opens() as found:
-                self._complete(_Opening(opened), outcome.Value(found))
-                await over.wait()
-                if has_failed:
-                    raise _BlockFailedError
-
-        block, call = Block(), self._begin(hold_open, ())
-
-        def ended() -> None:
-            if opened.done():
-                block.end_early()
-            elif isinstance(call.result, outcome.Error):
-                opened.set_exception(call.result.error)
-                call.done.exception()  # retrieved: it is raised here instead
-
-        call.on_end = ended
-        try:
-            found = await opened
-        except asyncio.CancelledError as error:
-            await self._cancel(call, error)
-            raise
-        try:
-            yield found
-        except BaseException as error:
-            if await block.leave(error):
-                await self._result(call)  # raises the reason of its end
-                raise
-            if isinstance(error, asyncio.CancelledError):
-                await self._cancel(call, error)
-                raise
-            has_failed = True
-            self.post(over.set)
-            with suppress(_BlockFailedError):
-                await self._result(call)
-            raise
-        await block.leave(None)
-        self.post(over.set)
-        await self._result(call)
+        return _Held(self, opens)
 
     @property
     def is_open(self) -> bool:
@@ -224,26 +145,30 @@ class AsyncioBridge:
         except RuntimeError:  # none runs, such as behind a fork
             return False
 
-    def _begin(self, function: Callable[..., Awaitable[Any]], arguments: tuple[Any, ...]) -> _Call:
+    def begin(
+        self, function: Callable[..., Awaitable[Any]], arguments: tuple[Any, ...] = (), post: Post | None = None
+    ) -> BridgeCall:
+        """Begin a call, without waiting. Raises ClientClosedError or WrongLoopError: nothing has been done."""
         self._check()
-        call = _Call(function, arguments, copy_context(), self._loop.create_future())
+        call = BridgeCall(function, arguments, copy_context(), self._loop.create_future(), post)
         self._calls.add(call)
         self._request(partial(self._start, call))
         return call
 
-    async def _result(self, call: _Call) -> Any:
+    async def result(self, call: BridgeCall) -> Any:
+        """Wait for a call."""
         try:
             return await call.done
         except asyncio.CancelledError as error:
-            await self._cancel(call, error)
+            await self.cancel(call, error)
             raise
 
-    async def _cancel(self, call: _Call, error: asyncio.CancelledError) -> None:
+    async def cancel(self, call: BridgeCall, error: asyncio.CancelledError) -> None:
         """Cancel a call, and wait until it has ended, also if the waiting task is cancelled again."""
         if not call.done.cancel() and not call.done.cancelled():
             call.done.exception()  # retrieved: it becomes the cause
         if not call.is_over:
-            self.post(call.scope.cancel)
+            self.post(self._stop, call)
             ended = self._loop.create_future()
             call.on_end = partial(resolve, ended)
             await outlast(ended)  # the caller raises `error`, also for a later cancellation
@@ -268,7 +193,7 @@ class AsyncioBridge:
         self.asyncio_wake_ups += 1
         while self._completions:
             call, result = self._completions.popleft()
-            if isinstance(call, _Call):
+            if isinstance(call, BridgeCall):
                 self._calls.discard(call)
             call.finish(result)
 
@@ -303,13 +228,31 @@ class AsyncioBridge:
         while self._requests:
             self._requests.popleft()()
 
-    def _start(self, call: _Call) -> None:
+    def _start(self, call: BridgeCall) -> None:
         if self._nursery is None:
-            self._complete(call, outcome.Error(UnavailableError(_CLOSED)))
-        else:
+            self.complete(call, outcome.Error(UnavailableError(_CLOSED)))
+        elif call.post is None or not self._begin_posted(call, call.post):
             call.context.run(self._nursery.start_soon, self._carry_out, call)
 
-    async def _carry_out(self, call: _Call) -> None:
+    def _begin_posted(self, call: BridgeCall, post: Post) -> bool:
+        """Begin a call that calls back. Returns False if it needs a task."""
+
+        def called_back(found: Any) -> None:
+            self.complete(call, outcome.Error(found) if isinstance(found, Exception) else outcome.Value(found))
+
+        try:
+            call.is_posted = post(called_back)
+        except Exception as error:
+            self.complete(call, outcome.Error(error))
+            return True
+        return call.is_posted
+
+    def _stop(self, call: BridgeCall) -> None:
+        call.scope.cancel()
+        if call.is_posted:
+            self.complete(call, None)
+
+    async def _carry_out(self, call: BridgeCall) -> None:
         """Run a call in a task of its own. Its errors belong to the caller."""
         result: outcome.Maybe[Any] | None = None
         try:
@@ -321,16 +264,21 @@ class AsyncioBridge:
             result = outcome.Error(UnavailableError(_CLOSED))
             raise
         finally:
-            self._complete(call, result)
+            self.complete(call, result)
 
-    def _complete(self, call: _Call | _Opening, result: outcome.Maybe[Any] | None) -> None:
+    def complete(self, call: BridgeCall | BridgeOpening, result: outcome.Maybe[Any] | None) -> None:
+        """Take a result to asyncio's side. The first one of a call counts."""
+        if isinstance(call, BridgeCall):
+            if call.is_complete:
+                return
+            call.is_complete = True
         self._completions.append((call, result))
         if not self._is_wake_due and self._end is not None:
             self._is_wake_due = True
             self._end.put(self._wake)
 
     def _wake(self) -> None:
-        tell_loop(self._loop, self._drain_completions, self._on_lost_loop)
+        tell_loop(self._loop, self._drain_completions, self.on_lost_loop)
 
 
 @attrs.define(eq=False)
@@ -362,60 +310,119 @@ class Bridged(Generic[OpenedT]):
     bridge: AsyncioBridge
 
 
-@asynccontextmanager
-async def open_bridge(
+class _Held(AbstractAsyncContextManager[OpenedT]):
+    """A block on both sides; see `AsyncioBridge.hold`. No generator: a loop that closes all of them would close nested ones at once."""
+
+    def __init__(self, bridge: AsyncioBridge, opens: Callable[[], AbstractAsyncContextManager[OpenedT]]) -> None:
+        self._bridge = bridge
+        self._opens = opens
+        self._over = trio.Event()
+        self._has_failed = False
+
+    async def __aenter__(self) -> OpenedT:
+        self._block = Block()
+        self._opened: asyncio.Future[OpenedT] = asyncio.get_running_loop().create_future()
+        self._call = self._bridge.begin(self._hold_open)
+        self._call.on_end = self._ended
+        try:
+            return await self._opened
+        except asyncio.CancelledError as error:
+            await self._bridge.cancel(self._call, error)
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        is_ended = await self._block.leave(error)
+        if isinstance(error, asyncio.CancelledError) and not is_ended:
+            await self._bridge.cancel(self._call, error)
+            return
+        self._has_failed = error is not None
+        self._bridge.post(self._over.set)
+        with suppress(_BlockFailedError):  # the error of the body goes on
+            await self._bridge.result(self._call)
+
+    async def _hold_open(self) -> None:
+        """Runs on trio's side."""
+        async with self._opens() as found:
+            self._bridge.complete(BridgeOpening(self._opened), outcome.Value(found))
+            await self._over.wait()
+            if self._has_failed:
+                raise _BlockFailedError
+
+    def _ended(self) -> None:
+        if self._opened.done():
+            self._block.end_early()
+        elif isinstance(self._call.result, outcome.Error):
+            self._opened.set_exception(self._call.result.error)
+            self._call.done.exception()  # retrieved: it is raised by entering instead
+
+
+class _Opened(AbstractAsyncContextManager[Bridged[OpenedT]]):
+    """A thread with an object, for the length of a block; see `open_bridge`."""
+
+    def __init__(self, start: Callable[[AsyncioBridge], ThreadRun[OpenedT]], outstanding_max: int) -> None:
+        self._start = start
+        self._outstanding_max = outstanding_max
+
+    async def __aenter__(self) -> Bridged[OpenedT]:
+        self._bridge, self._block, loop = AsyncioBridge(self._outstanding_max), Block(), asyncio.get_running_loop()
+        self._opened: asyncio.Future[None] = loop.create_future()
+        self._ended: asyncio.Future[None] = loop.create_future()
+        self._run = run = self._start(self._bridge)
+        self._bridge.on_lost_loop = run.end
+        run.opened.add_done_callback(lambda _: tell_loop(loop, self._told_opened, run.end))
+        run.ended.add_done_callback(lambda _: tell_loop(loop, self._told_ended, run.end))
+        try:
+            await self._opened
+        except BaseException as error:
+            await self.__aexit__(type(error), error, error.__traceback__)
+            raise
+        return Bridged(run.opened.result().opened, self._bridge)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        is_ended = await self._block.leave(error)
+        self._bridge.close("the client is closed")
+        self._run.end()
+        if not self._bridge.is_here:
+            return
+        cancelled = await outlast(self._ended)
+        self._run.join()
+        if cancelled is not None:
+            raise cancelled
+        if error is None or is_ended:
+            self._run.ended.result()  # raises the error that has ended it early
+
+    def _told_opened(self) -> None:
+        if not self._opened.done():
+            error = None if self._run.opened.cancelled() else self._run.opened.exception()
+            self._opened.set_exception(error) if error else self._opened.set_result(None)
+
+    def _told_ended(self) -> None:
+        error = self._run.ended.exception()
+        reason = f"the client has failed: {error!r}" if error else "the client is closed"
+        self._bridge.close(reason)
+        self._bridge.finish_all(f"{reason}: unknown outcome")
+        resolve(self._ended)
+        if self._opened.done() and not self._opened.cancelled() and self._opened.exception() is None:
+            self._block.end_early()
+
+
+def open_bridge(
     opens: Callable[[], AbstractAsyncContextManager[OpenedT]],
     name: str,
     *,
     outstanding_max: int = OUTSTANDING_MAX,
     clock: trio.abc.Clock | None = None,
-) -> AsyncIterator[Bridged[OpenedT]]:
+) -> AbstractAsyncContextManager[Bridged[OpenedT]]:
     """Open something on the trio loop of a new thread, which is called `name`, for the length of the block.
 
     At the end of the block it is closed; calls that still wait raise UnavailableError: unknown outcome. If it fails
     earlier, the block is cancelled, and its error is raised. Raises the errors of opening it.
     """
-    bridge, loop = AsyncioBridge(outstanding_max), asyncio.get_running_loop()
-    block, opened, ended = Block(), loop.create_future(), loop.create_future()
-
-    def told_opened() -> None:
-        if not opened.done():
-            error = None if run.opened.cancelled() else run.opened.exception()
-            opened.set_exception(error) if error else opened.set_result(None)
-
-    def told_ended() -> None:
-        error = run.ended.exception()
-        reason = f"the client has failed: {error!r}" if error else "the client is closed"
-        bridge.close(reason)
-        bridge.finish_all(f"{reason}: unknown outcome")
-        resolve(ended)
-        if opened.done() and not opened.cancelled() and opened.exception() is None:
-            block.end_early()
-
-    run = ThreadRun(partial(bridge.serve, opens), name, clock)
-    bridge._on_lost_loop = run.end  # noqa: SLF001 -- the two are made for each other
-    run.opened.add_done_callback(lambda _: tell_loop(loop, told_opened, run.end))
-    run.ended.add_done_callback(lambda _: tell_loop(loop, told_ended, run.end))
-    try:
-        await opened
-        thread: LoopThread[OpenedT] = run.opened.result()
-        yield Bridged(thread.opened, bridge)
-    except BaseException as error:
-        if await block.leave(error):
-            run.ended.result()  # raises the reason of its end
-        raise
-    else:
-        await block.leave(None)
-    finally:
-        bridge.close("the client is closed")
-        run.end()
-        if bridge.is_here:
-            cancelled = await outlast(ended)
-            run.join()
-            if cancelled is not None:
-                raise cancelled
-    if bridge.is_here:
-        run.ended.result()
+    return _Opened(lambda bridge: ThreadRun(partial(bridge.serve, opens), name, clock), outstanding_max)
 
 
 async def _carry(function: Callable[..., ResultT], arguments: tuple[Any, ...]) -> ResultT:

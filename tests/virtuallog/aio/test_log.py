@@ -8,7 +8,8 @@ import pytest
 
 from tests.virtuallog.aio.asyncio_world import asyncio_world, in_asyncio
 from virtuallog.aio import AsyncioLog, CompletedError, find_time, scan
-from virtuallog.contract.errors import SealedError, TailMismatchError, UnavailableError, UnknownKindError
+from virtuallog.client.appender import AppenderSettings
+from virtuallog.contract.errors import SealedError, TailMismatchError, TooLargeError, UnavailableError, UnknownKindError
 from virtuallog.contract.types import Data, LogPosition, PlacedBatch
 
 START = LogPosition(0)
@@ -60,6 +61,29 @@ async def test_concurrent_appends_share_batches_and_wake_ups() -> None:
         assert (w.bridge.trio_wake_ups - before[0], w.bridge.asyncio_wake_ups - before[1]) == (1, 1)
         found = await contents(w.log)
         assert [found[place] for place in places] == payloads
+
+
+@in_asyncio
+async def test_entries_are_in_the_order_of_the_calls() -> None:
+    """Also those of several tasks of one turn, of one entry or of many."""
+    async with asyncio_world() as w:
+        for start in range(0, 40, 4):
+            calls = [w.log.append(b"%d" % start), w.log.append_many([b"%d" % (start + 1), b"%d" % (start + 2)])]
+            await asyncio.gather(*calls, w.log.append(b"%d" % (start + 3)))
+        assert await contents(w.log) == [b"%d" % number for number in range(40)]
+        assert await w.log.append_many([]) == range(0)
+
+
+@in_asyncio
+async def test_appends_beyond_the_room_of_the_queue_wait() -> None:
+    """An append is posted while there is room, and takes a task behind that; an entry that is too large is refused."""
+    async with asyncio_world() as w:
+        settings = AppenderSettings(queue_bytes_max=1)
+        async with w.log.appender(settings) as session:
+            places = await asyncio.gather(*(session.append([b"%d" % number]) for number in range(10)))
+        assert sorted(place for each in places for place in each) == [*range(10)]
+        with pytest.raises(TooLargeError):
+            await w.log.append(bytes(settings.entry_bytes_max + 1))
 
 
 @in_asyncio

@@ -61,6 +61,7 @@ FUNCTIONS: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
     virtuallog.state.open_follower: virtuallog.aio.state.open_follower,
 }
 OMITTED: Final = {
+    "VirtualLog.post": "calls back on the trio loop",
     "Appender.append_now": "saves a coroutine, which the way to the other loop needs",
     "Appender.post": "calls back on the trio loop",
     "Appender.post_many": "calls back on the trio loop",
