@@ -59,8 +59,8 @@ ADAPTERS = {
 }
 """Modules that may use the real clock, threads and processes."""
 
-UNNAMED = {"check-wheel-contents", "pandas", "pytest-timeout", "pytest-trio", "pytest-xdist", "setuptools"}
-"""Distributions used without an import statement: by PySpark, by pytest, by a subprocess."""
+UNNAMED = {"check-wheel-contents", "fastapi", "pandas", "pytest-timeout", "pytest-trio", "pytest-xdist", "setuptools"}
+"""Distributions used without an import statement: by PySpark, by pytest, by a subprocess, by an example."""
 
 EXPERIMENTS = Path("lab/virtuallog_lab/experiments")
 """Programs that measure the real machine, and are never simulated."""
