@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 
 
 class Block:
@@ -26,13 +25,21 @@ class Block:
             self._task.cancel()
 
     async def leave(self, error: BaseException | None) -> bool:
-        """Note the end of the body. True if it was cancelled by `end_early`, and has no other error."""
+        """Note the end of the body. True if it was cancelled by `end_early`, and has no other error.
+
+        Raises:
+            CancelledError: it was cancelled by others, too, and has not seen it yet.
+        """
         self._is_over = True
         if not self._is_cancelled:
             return False
         if error is None:  # the cancellation has not arrived yet
-            with suppress(asyncio.CancelledError):
+            try:
                 await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                if self._task.cancelling() > self._level + 1:
+                    self._task.uncancel()
+                    raise
         return self._task.uncancel() <= self._level and (error is None or isinstance(error, asyncio.CancelledError))
 
 

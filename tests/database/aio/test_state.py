@@ -112,6 +112,7 @@ async def test_operations_of_many_tasks() -> None:
             keys = set[str]()
             while len(keys) < 40:
                 keys |= {key for _, key in (await anext(changes)).changes}
+        assert not registrar._registrar._readers
         assert sorted([key for key, _ in await registry.items(NAMES)], key=int) == [f"{number}" for number in range(40)]
         assert (await registry.count(NAMES), await registry.get(NAMES, "3")) == (40, "a name")
         assert registrar.version

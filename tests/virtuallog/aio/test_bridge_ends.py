@@ -15,6 +15,7 @@ import trio
 from tests.virtuallog.aio.asyncio_world import in_asyncio
 from tests.virtuallog.aio.rooms import Room, Step, double, fail_with, open_room_bridge
 from virtuallog.contract.errors import UnavailableError
+from virtuallog.runtime.asyncio_blocks import Block
 from virtuallog.runtime.asyncio_bridge import AsyncioBridge, Bridged, open_bridge
 from virtuallog.runtime.bridge_errors import ClientClosedError, WrongLoopError
 
@@ -72,6 +73,26 @@ async def test_the_other_side_fails_while_the_block_ends() -> None:
     task = asyncio.current_task()
     assert task is not None
     assert task.cancelling() == 0
+
+
+@in_asyncio
+async def test_a_body_that_is_cancelled_twice_keeps_the_cancellation_of_others() -> None:
+    """Only that of the block itself is taken back."""
+
+    async def body(*, by_others: bool) -> bool:
+        block, task = Block(), asyncio.current_task()
+        assert task is not None
+        block.end_early()
+        if by_others:
+            task.cancel()
+        try:
+            return await block.leave(None)
+        finally:
+            assert task.cancelling() == by_others
+
+    assert await asyncio.create_task(body(by_others=False))
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(body(by_others=True))
 
 
 @in_asyncio
