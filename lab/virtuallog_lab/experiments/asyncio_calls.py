@@ -34,7 +34,8 @@ from virtuallog_lab.workload.appends import percentile
 
 CLOCK: Final = SystemClock()
 WAYS: Final = ("trio", "asyncio")
-CALLS: Final = ("append", "check_tail")
+CALLS: Final = ("append", "check_tail", "nothing")
+"""`nothing` is a function on the client's loop that returns at once: the way there and back by itself."""
 SIZE: Final = 100
 """Bytes of an entry."""
 WARM: Final = 100
@@ -115,7 +116,11 @@ async def _measure(way: str, cluster: ClusterFile, call: str, callers: int, seco
 
 async def _measure_trio(cluster: ClusterFile, call: str, count: int, seconds: float) -> CallSample:
     async with connect(cluster) as log:
-        calls: dict[str, Call] = {"append": lambda: log.append(bytes(SIZE)), "check_tail": log.check_tail}
+        calls: dict[str, Call] = {
+            "append": lambda: log.append(bytes(SIZE)),
+            "check_tail": log.check_tail,
+            "nothing": lambda: _nothing(log),
+        }
         await Callers(calls[call], 0).warm()
         begin, cpu = CLOCK.monotonic(), time.process_time()
         callers = Callers(calls[call], begin + seconds)
@@ -127,12 +132,20 @@ async def _measure_trio(cluster: ClusterFile, call: str, count: int, seconds: fl
 
 async def _measure_asyncio(cluster: ClusterFile, call: str, count: int, seconds: float) -> CallSample:
     async with aio.connect(cluster) as log:
-        calls: dict[str, Call] = {"append": lambda: log.append(bytes(SIZE)), "check_tail": log.check_tail}
+        calls: dict[str, Call] = {
+            "append": lambda: log.append(bytes(SIZE)),
+            "check_tail": log.check_tail,
+            "nothing": lambda: log.run(_nothing),
+        }
         await Callers(calls[call], 0).warm()
         woken, begin, cpu = log.wake_ups, CLOCK.monotonic(), time.process_time()
         callers = Callers(calls[call], begin + seconds)
         await asyncio.gather(*(callers.go_on() for _ in range(count)))
         return _sample("asyncio", call, count, callers, begin, cpu, log.wake_ups - woken)
+
+
+async def _nothing(_: object) -> None:
+    await trio.lowlevel.checkpoint()
 
 
 def _sample(way: str, call: str, count: int, callers: Callers, begin: float, cpu: float, wake_ups: int) -> CallSample:
