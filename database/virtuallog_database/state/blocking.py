@@ -5,7 +5,7 @@
         variable = state.store(variable.mutate(b"hello"))
 
 One background thread runs the async objects. All methods may be called from any number of threads; each does and raises the same as the
-method of that name in `State` and `Registrar`, and ClosedClientError behind the block. A call that the end of the block interrupts raises
+method of that name in `State` and `Registrar`, and ClientClosedError behind the block. A call that the end of the block interrupts raises
 UnavailableError: unknown outcome.
 """
 

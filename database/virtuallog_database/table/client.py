@@ -92,7 +92,7 @@ class Tables:
         """
         if tries < 1:
             raise InvalidSettingError("tries", "must be at least 1")
-        pause, longest = PAUSE_SECONDS
+        pause = PAUSE_SECONDS[0]
         while True:
             tries -= 1
             try:
@@ -101,8 +101,12 @@ class Tables:
             except ConflictError:
                 if not tries:
                     raise
-            await self._handle.clock.sleep(self._handle.random.uniform(0, pause))
-            pause = min(longest, 2 * pause)
+            pause = await self.pause_behind_conflict(pause)
+
+    async def pause_behind_conflict(self, pause: float) -> float:
+        """Wait at random for up to `pause` seconds. Returns the longest pause behind the next conflict."""
+        await self._handle.clock.sleep(self._handle.random.uniform(0, pause))
+        return min(PAUSE_SECONDS[1], 2 * pause)
 
     async def get(self, kind: type[RowT], *key: KeyValue, linearizable: bool = False) -> RowT | None:
         """The row with this primary key; None if there is none. See `TableTransaction.get`."""

@@ -13,7 +13,8 @@ import pytest
 import trio
 
 from virtuallog.contract.errors import InvalidSettingError, UnavailableError
-from virtuallog.runtime.loop_thread import ClosedClientError, open_in_thread
+from virtuallog.runtime.bridge_errors import ClientClosedError
+from virtuallog.runtime.loop_thread import open_in_thread
 from virtuallog_database.registrar.core.edit import Edit
 from virtuallog_database.registrar.core.tables import RecordTable
 from virtuallog_database.state.blocking import open_blocking_registrar, open_blocking_state
@@ -69,7 +70,7 @@ def test_a_call_behind_the_block_is_refused(tmp_path: Path) -> None:
     with open_blocking_registrar(f"rocks:{tmp_path}", "r", tables=[NAMES], owner="me") as registrar:
         pass
     for call in (state.names, registrar.recover, lambda: registrar.apply(Put("a")), lambda: registrar.read(NAMES)):
-        with pytest.raises(ClosedClientError):
+        with pytest.raises(ClientClosedError):
             call()
 
 
