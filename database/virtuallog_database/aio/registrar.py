@@ -54,6 +54,10 @@ class AsyncioRegistry:
         """See `Registry.count`."""
         return await self._bridge.call_sync(lambda: self._present().count(table))
 
+    async def tagged(self, table: RecordTable[Any], tag: str) -> int:
+        """See `Registry.tagged`."""
+        return await self._bridge.call_sync(lambda: self._present().tagged(table, tag))
+
 
 class AsyncioChanges(AsyncIterator[RegistryChange]):
     """Stream of stored batches; made by `AsyncioRegistrar.changes`. All that wait come with one way to the other loop."""

@@ -19,6 +19,7 @@ from virtuallog.runtime.asyncio_bridge import AsyncioBridge, open_bridge
 from virtuallog.runtime.clock import SystemClock
 from virtuallog_database.state.core.record_changes import RecordChanges, VersionedRecords
 from virtuallog_database.state.errors import OutcomeUnknownError
+from virtuallog_database.state.location import OPEN_SECONDS
 from virtuallog_database.state.location import open_storage as open_trio_storage
 from virtuallog_database.state.location import records_of as trio_records_of
 from virtuallog_database.state.records import RecordStorage
@@ -116,9 +117,12 @@ class AsyncioState:
 
 
 @asynccontextmanager
-async def open_storage(location: str) -> AsyncIterator[AsyncioStateStorage]:
-    """Open the storage of a location on a thread of its own while the block runs; locations and errors as `virtuallog.state.open_storage`."""
-    async with open_bridge(partial(open_trio_storage, location), "virtuallog state") as found:
+async def open_storage(
+    location: str, *, create: bool = True, open_seconds: float = OPEN_SECONDS
+) -> AsyncIterator[AsyncioStateStorage]:
+    """Open the storage of a location on a thread of its own while the block runs; arguments and errors as `virtuallog.state.open_storage`."""
+    opens = partial(open_trio_storage, location, create=create, open_seconds=open_seconds)
+    async with open_bridge(opens, "virtuallog state") as found:
         yield AsyncioStateStorage(found.opened, found.bridge)
 
 

@@ -78,7 +78,8 @@ OMITTED: Final = {
     "Registrar.run": "for open_registrar",
     "Registrar.end": "for open_registrar",
     "Follower.run": "for open_follower",
-    "Follower.take": "for Registrar",
+    "Follower.copy": "for Registrar",
+    "Registry.copy": "for Follower",
     "Registry.slot": "for Edit",
     "Registry.slots": "for Edit",
     "Registry.next_number": "for Edit",
@@ -90,7 +91,7 @@ OMITTED: Final = {
 """Public names without a counterpart, with the reason."""
 AWAITED: Final = {
     "VirtualLog.statistics", "VirtualLog.metrics", "Registrar.metrics", "Registrar.changes", "Registry.get", "Registry.items",
-    "Registry.count", "TableTransaction.put", "TableTransaction.delete",
+    "Registry.count", "Registry.tagged", "TableTransaction.put", "TableTransaction.delete",
 }  # fmt: skip
 """Functions that are not async on trio's loop, and are awaited, or entered with `async with`, from another one."""
 RESULTS: Final = {

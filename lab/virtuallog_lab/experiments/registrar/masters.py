@@ -126,7 +126,7 @@ class Masters:
                     if number != but and ((await self.ask(number, {"list": True})) or {}).get("leader"):
                         return number
                 await CLOCK.sleep(0.05)
-        raise PeerError(f"no master leads within {LEAD_SECONDS:g} s: see {self.folder}")
+        raise PeerError(f"no master leads within {LEAD_SECONDS:g} s: see {self.folder}, or repeat it with --keep")
 
 
 @attrs.define(eq=False)
