@@ -13,7 +13,8 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 SHIPPED = (
     "virtuallog", "loglets/virtuallog_loglets", "metastore/virtuallog_metastore", "database/virtuallog_database", "server/virtuallog_server",
-    "simulation/virtuallog_simulation", "spark/pyspark_virtuallog", "lab/virtuallog_lab",
+    "simulation/virtuallog_simulation", "spark/pyspark_virtuallog",
+    "console/virtuallog_console", "lab/virtuallog_lab",
 )  # fmt: skip
 """The packages of the wheel, relative to the checkout."""
 

@@ -37,6 +37,13 @@ struct Alive {
   version @4 :UInt64;
 }
 
+struct Condition {
+  notReady @0 :List(Text);
+  wallMs @1 :Int64;
+  freeBytes @2 :UInt64;
+  sizeBytes @3 :UInt64;       # 0 if unknown
+}
+
 interface Control {
   getStatus @0 () -> Status;
   reconfigExtend @1 (kind :Text, settings :List(Setting)) -> Changed;
@@ -47,4 +54,5 @@ interface Control {
   rebuildSegment @6 (segment :SegmentId, servers :List(UInt32)) -> Changed;
   probe @7 () -> Alive;
   findTrimPoint @8 () -> (position :UInt64);
+  getCondition @9 () -> Condition;
 }

@@ -162,6 +162,26 @@ class FindTrimPoint(Request[Trimmed]):
     """
 
 
+@attrs.frozen(kw_only=True)
+class NodeCondition:
+    """Readiness of a node, and its machine, at one moment. Planners do not need it, so it is no part of the status."""
+
+    not_ready: tuple[str, ...]
+    """Reasons why it does not serve yet, as `/ready` of its console has them. Empty if it serves."""
+    wall_ms: int
+    """Its wall clock, in milliseconds since the epoch."""
+    free_bytes: int = 0
+    """Room on the disk of its data directory."""
+    size_bytes: int = 0
+    """Size of that disk; 0 if it is not known, and then its room is not."""
+
+
+@attrs.frozen
+class GetCondition(Question[NodeCondition]):
+    """Ask a node for its condition. Answered at once, without a call to other nodes. A node of an older version fails with
+    UnsupportedError."""
+
+
 CONTROL: Final = Interface(
     schema=load("virtuallog.admin", "control.capnp").Control,
     methods=(
@@ -174,6 +194,7 @@ CONTROL: Final = Interface(
         Method(name="rebuildSegment", request=RebuildSegment, reply=ChainChanged),
         Method(name="probe", request=Probe, reply=Alive),
         Method(name="findTrimPoint", request=FindTrimPoint, reply=Trimmed, role=Role.CLIENT),
+        Method(name="getCondition", request=GetCondition, reply=NodeCondition, role=Role.CLIENT),
     ),
     role=Role.ADMIN,
 )

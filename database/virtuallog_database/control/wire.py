@@ -21,6 +21,14 @@ from virtuallog_database.control.messages import (
     SetEngine,
     WriteRaw,
 )
+from virtuallog_database.control.tree_messages import (
+    ChildrenReport,
+    ListChildren,
+    ListSessions,
+    ReadZnode,
+    SessionsReport,
+    ZnodeReport,
+)
 from virtuallog_database.snapshots.wire import SNAPSHOTS
 
 DATABASE: Final = Interface(
@@ -34,6 +42,17 @@ DATABASE: Final = Interface(
         Method(name="writeRaw", request=WriteRaw, reply=Done),
         Method(name="setEngine", request=SetEngine, reply=Done),
         Method(name="ejectReplica", request=EjectReplica, reply=Done),
+        Method(
+            name="readZnode", request=ReadZnode, reply=ZnodeReport, role=Role.CLIENT, distrusted={"as_admin": False}
+        ),
+        Method(
+            name="listChildren",
+            request=ListChildren,
+            reply=ChildrenReport,
+            role=Role.CLIENT,
+            distrusted={"as_admin": False},
+        ),
+        Method(name="listSessions", request=ListSessions, reply=SessionsReport),
     ),
     role=Role.ADMIN,
 )

@@ -346,6 +346,11 @@ class SessionExpiry:
         """Number of sessions that connections of this server serve."""
         return sum(own.ended is not None for own in self._own.values())
 
+    def is_attached(self, session: int) -> bool:
+        """True if a connection of this server serves the session."""
+        own = self._own.get(session)
+        return own is not None and own.ended is not None
+
 
 def _blink(timeout: float) -> float:
     """Longest gap in seconds between two ticks that still lets a client be heard: at least two ticks."""

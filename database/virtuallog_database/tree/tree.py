@@ -110,6 +110,36 @@ class Tree:
         self.looked += _CHILD_LOOK * (stat.children + _SCAN_CHILDREN)
         return [keys.decoded(key[start:]) for key, _ in keys.scan_all(self._reading, keys.children(path))], stat
 
+    def get_children_behind(
+        self, path: str, identities: Identities, after: str, count: int, work_max: int
+    ) -> tuple[list[tuple[str, Stat]], bool]:
+        """Children with names behind `after`, sorted, each with its stat; and True if there are more.
+
+        Ends behind `count` of them, or behind `work_max` bytes of records.
+        """
+        self._readable(path, identities)
+        start, stop = keys.children(path)
+        pairs = self._reading.scan((keys.child(path, after) + b"\0" if after else start, stop), count + 1)
+        self.looked += _CHILD_LOOK * (len(pairs) + _SCAN_CHILDREN)
+        found: list[tuple[str, Stat]] = []
+        most = self.looked + work_max
+        for key, _ in pairs[:count]:
+            name = keys.decoded(key[len(start) :])
+            found.append((name, self._znode(f"{path.rstrip('/')}/{name}").stat()))
+            if self.looked > most:
+                break
+        return found, len(found) < len(pairs)
+
+    def count_ephemerals(self, session: int, most: int) -> int:
+        """Number of the session's ephemerals; `most` if there are more. Refuses no caller."""
+        return len(self._reading.scan(keys.ephemerals(session), most))
+
+    def sessions_behind(self, after: int, count: int) -> dict[int, SessionRecord]:
+        """The next `count` sessions behind this number, in the order of their numbers."""
+        start, stop = keys.SESSIONS
+        span = (max(start, keys.session(after) + b"\0"), stop)
+        return {keys.session_of(key): decode_session(blob) for key, blob in self._reading.scan(span, count)}
+
     def get_acl(self, path: str, identities: Identities) -> tuple[tuple[Acl, ...], Stat]:
         """ACL of a znode. Hashes of passwords are hidden from clients that may not change them."""
         znode = self._znode(path)

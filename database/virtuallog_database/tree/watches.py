@@ -125,6 +125,10 @@ class WatchTable:
         """Paths of a watcher, in the order in which they were added."""
         return self._paths.get(watcher, {}).keys()
 
+    def count_at(self, path: str) -> int:
+        """Number of watches on exactly this path."""
+        return len(self._modes.get(path, ()))
+
     def items(self) -> Iterator[tuple[str, Sequence[Watcher]]]:
         """Paths with their watchers."""
         return ((path, list(modes)) for path, modes in self._modes.items())

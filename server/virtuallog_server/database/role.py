@@ -39,6 +39,7 @@ from virtuallog_server.config.zookeeper_settings import ZooKeeperSettings
 from virtuallog_server.database.admin_service import DatabaseAdminService
 from virtuallog_server.database.ownership import Ownership
 from virtuallog_server.database.status import mode_of, report, role_metrics
+from virtuallog_server.database.tree_service import TreeService
 from virtuallog_server.storage.identity import Identity
 from virtuallog_server.zookeeper.admin.facts import ServerFacts
 from virtuallog_server.zookeeper.service import ZooKeeperService
@@ -162,7 +163,12 @@ class DatabaseRole:
         )
         service = await self._serve_clients(life, view) if self.zookeeper.serves_clients else None
         self.service, self._is_serving = service, True
-        self._handlers = {**snapshots.handlers, **DatabaseAdminService(life, view, self.status).handlers}
+        trees = TreeService(life.database, service.server if service is not None else None)
+        self._handlers = {
+            **snapshots.handlers,
+            **DatabaseAdminService(life, view, self.status).handlers,
+            **trees.handlers,
+        }
         self.on_life(life)
         try:
             await trio.sleep_forever()

@@ -15,7 +15,9 @@ from virtuallog.admin.control import (
     Alive,
     ChainChanged,
     FindTrimPoint,
+    GetCondition,
     GetStatus,
+    NodeCondition,
     NodeStatus,
     PrefixTrim,
     Probe,
@@ -55,6 +57,7 @@ class ControlService:
 
     _status: Callable[[], NodeStatus]
     _alive: Callable[[], Alive]
+    _condition: Callable[[], NodeCondition]
     _log: Callable[[], VirtualLog]
     _nursery: Callable[[], trio.Nursery]
     _pace: RateLimit
@@ -68,6 +71,7 @@ class ControlService:
         return {
             GetStatus: self._get_status,
             Probe: self._probe,
+            GetCondition: self._get_condition,
             ReconfigExtend: self._changing(self._extend),
             ReconfigTruncate: self._changing(self._truncate),
             ReconfigModify: self._changing(self._modify),
@@ -82,6 +86,9 @@ class ControlService:
 
     def _probe(self, _: Probe, done: Done) -> None:
         done(self._alive())
+
+    def _get_condition(self, _: GetCondition, done: Done) -> None:
+        done(self._condition())
 
     def _changing(self, work: _Work) -> Handler:
         return self._working(work, self._changes)

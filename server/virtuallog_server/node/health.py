@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from virtuallog.admin.control import Alive, NodeStatus
+from virtuallog.admin.control import Alive, NodeCondition, NodeStatus
 from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.contract.errors import RetryableError, VirtualLogError
 from virtuallog.contract.register import Register, crowding
@@ -21,6 +21,7 @@ from virtuallog_server.healing.healer import Healer
 from virtuallog_server.membership.cluster_state import placement_of
 from virtuallog_server.node.formatter import Formatter
 from virtuallog_server.node.identity_fence import IdentityFence
+from virtuallog_server.node.ports import NodePorts
 from virtuallog_server.node.register_follower import RegisterFollower
 from virtuallog_server.node.role import NodeRole
 from virtuallog_server.storage.identity import FormatPhase, Identity
@@ -48,6 +49,8 @@ class NodeHealth:
     """The node's own client. None before the data directory is formatted."""
     healer: Callable[[], Healer | None]
     """None before the node has its log, and if its config turns healing off."""
+    ports: NodePorts
+    """Clock and disk of the node."""
 
     def status(self) -> NodeStatus:
         """The status that other nodes and commands ask for."""
@@ -77,6 +80,16 @@ class NodeHealth:
             boot=identity.boot,
             roles=self._trusted_roles(),
             version=register.version if register else 0,
+        )
+
+    def condition(self) -> NodeCondition:
+        """Readiness, clock and disk, for operators."""
+        free_bytes, size_bytes = self.ports.disk_space()
+        return NodeCondition(
+            not_ready=tuple(self.not_ready()),
+            wall_ms=round(self.ports.clock.wall() * 1000),
+            free_bytes=free_bytes,
+            size_bytes=size_bytes,
         )
 
     @property

@@ -159,9 +159,16 @@ class Node:
             database=self.database,
             log=lambda: self._log,
             healer=lambda: self._healer,
+            ports=ports,
         )
         self._control = ControlService(
-            self.status, self._health.alive, self._require_log, lambda: self._nursery, self._pace, lambda: self.level
+            self.status,
+            self._health.alive,
+            self._health.condition,
+            self._require_log,
+            lambda: self._nursery,
+            self._pace,
+            lambda: self.level,
         )
         self._membership = MembershipService(
             self._require_log,

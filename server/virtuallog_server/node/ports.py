@@ -24,6 +24,10 @@ def _no_connections(on_broken: Callable[[NodeId], None]) -> None:
     """Report nothing: these services have no connections."""
 
 
+def _unknown_space() -> tuple[int, int]:
+    return 0, 0
+
+
 async def _no_origin() -> Origin | None:
     return None
 
@@ -56,6 +60,8 @@ class NodePorts:
     """Claims the origin for this cluster, before the origin is proposed."""
     stores_present: Collection[tuple[str, str]] = ()
     """Stores with any content when this process began, by folder and role (`virtuallog_server.storage.stores`)."""
+    disk_space: Callable[[], tuple[int, int]] = _unknown_space
+    """Returns the free bytes and the size of the disk of the data directory; (0, 0) if they are not known. Must not block."""
     nonce: bytes = b""
     """Random bytes that identify this process."""
     who_is_at: AddressProbe = no_address_probe

@@ -94,6 +94,7 @@ async def assemble_node(config: NodeConfig, connect: Connect) -> AsyncIterator[A
             origin=partial(_origin, config.origin),
             claim_origin=partial(_claim_origin, config.origin),
             stores_present=data.present,
+            disk_space=data.space,
             nonce=nonce,
             who_is_at=partial(services.who_is_at, timeout_seconds=ANSWER_SECONDS),
             watch_connections=services.watch_connections,

@@ -11,6 +11,7 @@ DIR/stores/ROLE/    the state of a replica of a database, and its snapshots (vir
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -45,6 +46,14 @@ class DataDirectory:
     _stack: AsyncExitStack
     _storages: dict[str, DiskStorage] = attrs.field(factory=dict, init=False)
     _key_values: dict[str, DurableMap] = attrs.field(factory=dict, init=False)
+
+    def space(self) -> tuple[int, int]:
+        """Free bytes and size of its disk, by one system call; (0, 0) if the disk does not say."""
+        try:
+            usage = shutil.disk_usage(self.path)
+        except OSError:
+            return 0, 0
+        return usage.free, usage.total
 
     async def storage(self, role: str) -> Storage:
         """Open the directory of files of a role. It may be opened again once nothing uses the former result: files that were left

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
+from virtuallog.contract.types import NodeId
 from virtuallog_server.diagnosis.core.evidence import NO_DIAGNOSIS, LogEvidence, NodeFacts, SegmentFacts, said
 from virtuallog_server.diagnosis.core.finding import Finding, Severity, Topic, listed, nodes_text
 from virtuallog_server.diagnosis.core.recovery import members_text
@@ -76,27 +78,28 @@ def _half_decided(log: LogEvidence) -> Iterator[Finding]:
 
 def _node(log: LogEvidence, node: NodeFacts) -> Iterator[Finding]:
     name = f"node {node.node}"
+    about = partial(_of_node, node.node)
     if node.is_expected:
-        yield _of_node(Severity.NOTE, f"{name} is expected", "start it with an empty data directory")
+        yield about(Severity.NOTE, f"{name} is expected", "start it with an empty data directory")
     elif node.problem:
-        yield _of_node(Severity.WEAK, f"{name} takes no part", "start it again, or mend the network", node.problem)
+        yield about(Severity.WEAK, f"{name} takes no part", "start it again, or mend the network", node.problem)
     for failure in node.failures:
-        yield _of_node(
+        yield about(
             Severity.WEAK, f"{name} refuses a role", "docs/howto/operate.md says what each reason means", failure
         )
     if not node.problem and node.version < log.register.version:
-        yield _of_node(
+        yield about(
             Severity.NOTE,
             f"{name} lags behind: it knows version {node.version} of the register, which is at {log.register.version}",
             f"it looks every {log.look_seconds[0]:g} to {log.look_seconds[1]:g} s; if this stays, it does not reach "
             "a majority of the MetaStore",
         )
     for text in node.healing:
-        yield _of_node(Severity.NOTE, f"{name} says: {text}", "")
+        yield about(Severity.NOTE, f"{name} says: {text}", "")
 
 
-def _of_node(weight: Severity, statement: str, then: str, *because: str) -> Finding:
-    return Finding(topics=TOPICS, weight=weight, statement=statement, because=because, next=then)
+def _of_node(node: NodeId, weight: Severity, statement: str, then: str, *because: str) -> Finding:
+    return Finding(topics=TOPICS, weight=weight, statement=statement, because=because, next=then, node=node)
 
 
 def _levels(log: LogEvidence) -> Iterator[Finding]:

@@ -122,6 +122,7 @@ def _unserved(name: str, because: str, remedy: str) -> Finding:
         statement=f"replica {name} is in the view of the database, and no node serves it",
         because=(because,),
         next=remedy,
+        node=node_of(name),
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.types import NodeId
 
 
 class Topic(enum.Enum):
@@ -50,6 +51,8 @@ class Finding:
     next: str = ""
     """Next step: what nodes will do, and when, or what an operator should do. Empty if nothing."""
     segment: SegmentId | None = None
+    node: NodeId | None = None
+    """Node that it is about. None if it is about none, or several."""
 
 
 def chosen(findings: Iterable[Finding], topic: Topic | None, segment: SegmentId | None) -> list[Finding]:

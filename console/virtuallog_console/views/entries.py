@@ -1,0 +1,225 @@
+"""Entries of the log: a page by position, by time, or from the end.
+
+A page has at most `ENTRIES_MAX` rows of at most `PREVIEW_BYTES` each, and reads at most `READ_BYTES` and one batch. It takes at most `SECONDS`,
+and before that `BOUND_SECONDS` for the bounds of the log. What it has not read begins at `next`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal, TypeAlias
+
+import attrs
+
+from virtuallog.client.time_search import find_time
+from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.contract.errors import UnavailableError, VirtualLogError
+from virtuallog.contract.loglet import Placed
+from virtuallog.contract.types import Gap, LogPosition, PlacedBatch
+from virtuallog_console.views.database_commands import COMMANDS_MAX, DatabaseEntry, decode_entry
+from virtuallog_console.views.log_bounds import LogBounds, find_bounds, joined
+from virtuallog_console.views.values import PREVIEW_BYTES, Decoder, Value, decode
+from virtuallog_console.views.viewer import Viewer
+
+ENTRIES_MAX: Final = 200
+"""Most rows of a page."""
+READ_BYTES: Final = 1 << 20
+"""Bytes that a page reads of the log, about; at least one batch, of 8 MiB at most."""
+SECONDS: Final = 5.0
+"""Time after which a page is shown as far as it is. A read takes some milliseconds, or the timeout of a silent server."""
+SEARCH_SECONDS: Final = 10.0
+"""Time for the search of a time of day: about one read per binary digit of the length of the log."""
+
+
+@attrs.frozen(kw_only=True)
+class EntryRow:
+    """One entry."""
+
+    kind: Literal["entry"] = "entry"
+    position: int
+    time_ms: int
+    """Time of ordering, in milliseconds since the epoch. Goes back where the sequencers' clocks differ."""
+    session: str
+    """Session of the appender, in hexadecimal."""
+    sequence: int
+    """Number of the entry in its session."""
+    batch: range
+    """Positions of its batch, as it was appended; a part of them may be trimmed."""
+    value: Value | None = None
+    """The payload. None for an entry of a database."""
+    database: DatabaseEntry | None = None
+    """The commands in it, if a server of a database has proposed it."""
+
+
+@attrs.frozen(kw_only=True)
+class GapRow:
+    """Positions without an entry."""
+
+    kind: Literal["trimmed", "filler", "lost"]
+    start: int
+    stop: int
+
+
+Row: TypeAlias = EntryRow | GapRow
+
+
+@attrs.frozen(kw_only=True)
+class EntryPage:
+    """Entries and gaps from `start` to `next`, without a hole."""
+
+    start: int
+    """First position of the page."""
+    next: int
+    """First position that the page does not show."""
+    rows: tuple[Row, ...] = ()
+    trim_point: int | None = None
+    """First position that is not trimmed. None if it could not be learnt."""
+    tail: int | None = None
+    """First unwritten position. None if it could not be learnt."""
+    is_closed: bool = False
+    """True if the log was closed on purpose, and takes no appends."""
+    problem: str = ""
+    """Reason why the page is not whole. Empty if it is."""
+
+    @property
+    def has_more(self) -> bool:
+        """True if there are entries at `next`, as far as is known."""
+        return self.tail is None or self.next < self.tail
+
+
+async def read_page(
+    log: VirtualLog,
+    viewer: Viewer,
+    start: int | None = None,
+    *,
+    count: int = ENTRIES_MAX,
+    decoder: Decoder = Decoder.AUTO,
+    preview_bytes: int = PREVIEW_BYTES,
+) -> EntryPage:
+    """Entries from a position on.
+
+    Args:
+        log: an open client.
+        viewer: the caller.
+        start: the first position; None: the trim point.
+        count: most rows, at most `ENTRIES_MAX`.
+        decoder: of payloads.
+        preview_bytes: bytes that are shown of each payload; ask for one row to see more than `PREVIEW_BYTES`.
+    """
+    page = empty_page(await find_bounds(log), start)
+    return await _with_rows(log, page, count, RowMaker.of(viewer, decoder, preview_bytes, count))
+
+
+async def read_last(
+    log: VirtualLog, viewer: Viewer, *, count: int = ENTRIES_MAX, decoder: Decoder = Decoder.AUTO
+) -> EntryPage:
+    """The last `count` entries before the tail."""
+    bounds = await find_bounds(log)
+    start = None if bounds.tail is None else max(bounds.trim_point or 0, bounds.tail - max(1, min(count, ENTRIES_MAX)))
+    return await _with_rows(log, empty_page(bounds, start), count, RowMaker.of(viewer, decoder, PREVIEW_BYTES, count))
+
+
+async def read_at_time(
+    log: VirtualLog, viewer: Viewer, time_ms: int, *, count: int = ENTRIES_MAX, decoder: Decoder = Decoder.AUTO
+) -> EntryPage:
+    """Entries from a time of day on, in milliseconds since the epoch (`virtuallog.client.time_search.find_time`)."""
+    position, problem = None, f"the time was not found within {SEARCH_SECONDS:g} s"
+    with log.view.environment.clock.timeout(SEARCH_SECONDS):
+        try:
+            position = await find_time(log, time_ms, patience=SECONDS)
+        except VirtualLogError as error:
+            problem = str(error)
+    if position is not None:
+        return await read_page(log, viewer, position, count=count, decoder=decoder)
+    page = empty_page(await find_bounds(log))
+    return attrs.evolve(page, problem=joined(page.problem, problem))
+
+
+def empty_page(bounds: LogBounds, start: int | None = None) -> EntryPage:
+    """A page without rows that begins at `start`; None: at the trim point."""
+    first = max(0, (bounds.trim_point or 0) if start is None else start)
+    return EntryPage(
+        start=first,
+        next=first,
+        trim_point=bounds.trim_point,
+        tail=bounds.tail,
+        is_closed=bounds.is_closed,
+        problem=bounds.problem,
+    )
+
+
+async def _with_rows(log: VirtualLog, page: EntryPage, count: int, maker: RowMaker) -> EntryPage:
+    """The page with its rows, as far as they can be read within `SECONDS`."""
+    if page.tail is None or page.start >= page.tail:
+        return page
+    rows: list[Row] = []
+    problem = f"not all was read within {SECONDS:g} s"
+    with log.view.environment.clock.timeout(SECONDS):
+        try:
+            await _read_rows(log, page, page.tail, max(1, min(count, ENTRIES_MAX)), maker, rows)
+            problem = ""
+        except VirtualLogError as error:
+            kind = "" if isinstance(error, UnavailableError) else f"{type(error).__name__}: "
+            problem = f"at {_stop(rows, page.start)}: {kind}{error}"
+    return attrs.evolve(page, rows=tuple(rows), next=_stop(rows, page.start), problem=joined(page.problem, problem))
+
+
+async def _read_rows(log: VirtualLog, page: EntryPage, tail: int, count: int, maker: RowMaker, rows: list[Row]) -> None:
+    """Add rows to the list, up to the bounds of a page."""
+    left = READ_BYTES
+    while (position := _stop(rows, page.start)) < tail and len(rows) < count and left > 0:
+        for placed in await log.read(LogPosition(position), LogPosition(tail), left):
+            left -= len(placed.batch.blob) if isinstance(placed, PlacedBatch) else 1
+            rows += maker.rows(placed, count - len(rows))
+
+
+def _stop(rows: Sequence[Row], start: int) -> int:
+    """First position behind the rows, which begin at `start`."""
+    if not rows:
+        return start
+    last = rows[-1]
+    return last.stop if isinstance(last, GapRow) else last.position + 1
+
+
+@attrs.frozen
+class RowMaker:
+    """Makes rows for one viewer."""
+
+    viewer: Viewer
+    decoder: Decoder
+    max_bytes: int
+    """Bytes that are shown of each payload."""
+    is_alone: bool = False
+    """True for one entry that is shown alone, with all its commands."""
+
+    @classmethod
+    def of(cls, viewer: Viewer, decoder: Decoder, max_bytes: int, count: int) -> RowMaker:
+        """For a page of `count` rows: one row alone may show more."""
+        is_alone = count <= 1
+        return cls(viewer, decoder, max_bytes if is_alone else min(max_bytes, PREVIEW_BYTES), is_alone)
+
+    def rows(self, placed: Placed, count: int) -> Iterator[Row]:
+        """The first `count` rows of an item that was read."""
+        if isinstance(placed, Gap):
+            if count > 0:
+                yield GapRow(kind=placed.kind.value, start=placed.start, stop=placed.stop)
+            return
+        payloads = placed.batch.payloads
+        for index in range(min(count, len(placed.places))):
+            yield self.row(placed, index, payloads[placed.first + index])
+
+    def row(self, placed: PlacedBatch, index: int, payload: bytes) -> EntryRow:
+        """The row of the entry at `placed.places[index]`."""
+        batch, place, step = placed.batch, placed.places[index], placed.places.step
+        begin = placed.start - placed.first * step
+        bounds = {"max_bytes": self.max_bytes, "commands_max": COMMANDS_MAX} if self.is_alone else {}
+        database = decode_entry(payload, self.viewer, self.decoder, **bounds)
+        return EntryRow(
+            position=place,
+            time_ms=placed.time_ms,
+            session=batch.session.hex(),
+            sequence=batch.first_sequence + placed.first + index,
+            batch=range(begin, begin + (batch.count - 1) * step + 1),
+            value=decode(payload, self.decoder, self.max_bytes) if database is None else None,
+            database=database,
+        )
