@@ -1,4 +1,4 @@
-"""The page of all options of nodes, clients and kinds of loglets."""
+"""The page of all options of nodes, consoles, clients and kinds of loglets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from virtuallog.plugins import loglet_providers
 HEAD: Final = """# Configuration
 
 A node reads `node.toml` (`virtuallog serve --config node.toml`); [sample.toml](sample.toml) is such a file, with all options at
-their defaults. A client reads `cluster.toml`. An unknown key, a bad value or a node listed twice is refused at the start, with
+their defaults. A client reads `cluster.toml`, a console `console.toml` (`virtuallog console --config console.toml`). An unknown key, a bad value or a node listed twice is refused at the start, with
 file and line. An option without a default is required.
 
 """
@@ -32,6 +32,7 @@ FILES: Final = (
     ("Node: [tls]", "virtuallog", "TlsFiles"),
     ("Node: [zookeeper]", "virtuallog_server", "ZooKeeperSettings"),
     ("Node: [[zookeeper.sasl_user]]", "virtuallog_server", "SaslUser"),
+    ("Console: console.toml", "virtuallog_console", "ConsoleSettings"),
     ("Client: cluster.toml", "virtuallog", "ClusterFile"),
     ("Client: VirtualLogSettings", "virtuallog", "VirtualLogSettings"),
     ("Client: AppenderSettings", "virtuallog", "AppenderSettings"),

@@ -20,6 +20,7 @@ PACKAGES: Final = {
     "virtuallog_database": ROOT / "database",
     "virtuallog_server": ROOT / "server",
     "pyspark_virtuallog": ROOT / "spark",
+    "virtuallog_console": ROOT / "console",
 }
 """Packages of the product -> the folder that each is in."""
 WRITTEN: Final = "% Written by `python -m docs._generate`; change the code instead.\n\n"

@@ -34,7 +34,7 @@ ADDRESS_HANDSHAKES_MAX: Final = 128
 _GOODBYE_SECONDS: Final = 1.0
 """Time for a refused caller to read the reason. Bytes it has sent meanwhile would wipe it out if we
 closed at once."""
-_TLS_ONLY: Final = "this node serves connections inside TLS only"
+_TLS_ONLY: Final = b"".join(pack(message_writer.abort("this node serves connections inside TLS only")))
 _GOODBYE_BYTES_MAX: Final = 256 << 10
 
 
@@ -50,6 +50,8 @@ class TlsAcceptor:
     credentials: Credentials
     _clock: Clock
     _warnings: RateLimitedLog
+    _goodbye: bytes = _TLS_ONLY
+    """Answer to a caller that speaks no TLS: a message of the RPC, unless the port has another protocol."""
     _under_way: ConnectionSlots = attrs.field(factory=handshake_slots, init=False)
 
     async def receive(self, stream: Stream) -> TlsStream | None:
@@ -83,7 +85,7 @@ class TlsAcceptor:
         if isinstance(stream, trio.SocketStream):
             with suppress(OSError, trio.BrokenResourceError), self._clock.timeout(_GOODBYE_SECONDS):
                 if error.reason == NO_TLS:
-                    await stream.send_all(b"".join(pack(message_writer.abort(_TLS_ONLY))))
+                    await stream.send_all(self._goodbye)
                 await stream.send_eof()
                 taken = 0
                 while taken < _GOODBYE_BYTES_MAX and (chunk := await stream.receive_some()):

@@ -10,8 +10,9 @@ For operators without an authority. Certificates of another one work as well: do
 from __future__ import annotations
 
 import datetime
+import ipaddress
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -75,8 +76,13 @@ class Authority:
         except (ValueError, TypeError, AssertionError) as error:
             raise InvalidSettingError(str(folder), f"holds no authority of ours: {error}") from error
 
-    def issue(self, owner: Principal, days: float = DAYS) -> TlsFiles:
+    def issue(self, owner: Principal, days: float = DAYS, hosts: Sequence[str] = ()) -> TlsFiles:
         """Make a key and certificate for `owner`, in place of earlier ones.
+
+        Args:
+            owner: the owner.
+            days: days for which it is valid.
+            hosts: host names and addresses at which the owner serves browsers, which check them. Nodes do not.
 
         Raises:
             StorageError: they cannot be written.
@@ -84,11 +90,11 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, stem(owner))])
         builder = _builder(name, self.certificate.subject, key.public_key(), days)
-        uri = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(str(owner))])
+        names = [x509.UniformResourceIdentifier(str(owner)), *map(_host, hosts)]
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        builder = builder.add_extension(uri, critical=False)
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         builder = builder.add_extension(_usage(signs_certificates=False), critical=True)
-        builder = builder.add_extension(x509.ExtendedKeyUsage(_purposes(owner)), critical=False)
+        builder = builder.add_extension(x509.ExtendedKeyUsage(_purposes(owner, bool(hosts))), critical=False)
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
         self.write(stem(owner), builder.add_extension(issuer, critical=False).sign(self.key, hashes.SHA256()), key)
         return files_of(self.folder, owner)
@@ -109,7 +115,14 @@ class Authority:
                 new.replace(self.folder / f"{name}{suffix}")
 
 
-def certify(folder: Path, owners: Iterable[Principal], *, days: float = DAYS, renew: bool = False) -> list[TlsFiles]:
+def certify(
+    folder: Path,
+    owners: Iterable[Principal],
+    *,
+    days: float = DAYS,
+    renew: bool = False,
+    hosts: Mapping[str, Sequence[str]] | None = None,
+) -> list[TlsFiles]:
     """Make the certificates for `owners` that `folder` lacks, and an authority if there is none. Return the files of each owner.
 
     Args:
@@ -117,16 +130,19 @@ def certify(folder: Path, owners: Iterable[Principal], *, days: float = DAYS, re
         owners: the owners, all of one cluster; at least one.
         days: days for which new certificates are valid.
         renew: make new ones for all owners. The authority stays.
+        hosts: by name of a client or an admin, the hosts at which it serves browsers. None: none of them serves.
 
     Raises:
         StorageError: `folder` cannot be read or written.
         InvalidSettingError: it holds an authority of another kind.
     """
-    wanted = list(owners)
+    wanted, served = list(owners), hosts or {}
     known = (folder / "authority.pem").exists()
     authority = Authority.open(folder) if known else Authority.create(folder, wanted[0].cluster)
     return [
-        authority.issue(owner, days) if renew or not files.certificate.exists() else files
+        authority.issue(owner, days, served.get(owner.name, ()) if owner.node is None else ())
+        if renew or not files.certificate.exists()
+        else files
         for owner in wanted
         for files in (files_of(folder, owner),)
     ]
@@ -159,10 +175,17 @@ def _builder(
     )
 
 
-def _purposes(owner: Principal) -> Iterable[x509.ObjectIdentifier]:
-    """Purposes of a certificate. Nodes call and are called; a client never is, and OpenSSL enforces that."""
+def _host(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _purposes(owner: Principal, serves: bool) -> Iterable[x509.ObjectIdentifier]:
+    """Purposes of a certificate. Nodes call and are called; a client without hosts never is, and OpenSSL enforces that."""
     client = [ExtendedKeyUsageOID.CLIENT_AUTH]
-    return client if owner.node is None else [*client, ExtendedKeyUsageOID.SERVER_AUTH]
+    return [*client, ExtendedKeyUsageOID.SERVER_AUTH] if serves or owner.node is not None else client
 
 
 def _usage(*, signs_certificates: bool) -> x509.KeyUsage:

@@ -49,16 +49,21 @@ class Credentials:
     files: TlsFiles
     _loaded: Loaded
     _stamp: Stamp
+    _serves: bool = False
 
     @classmethod
-    def open(cls, files: TlsFiles) -> Credentials:
+    def open(cls, files: TlsFiles, *, serves: bool = False) -> Credentials:
         """Read and try the files.
+
+        Args:
+            files: paths of the files.
+            serves: True for an owner that is called by others and is no node: its certificate must be good for a server.
 
         Raises:
             InvalidSettingError: a file cannot be read or used; names it and the reason.
         """
         stamp = stamp_of(files)
-        return cls(files, _load(files), stamp)
+        return cls(files, _load(files, serves), stamp, serves)
 
     @property
     def owner(self) -> Principal:
@@ -85,7 +90,7 @@ class Credentials:
 
     def _reload(self) -> None:
         try:
-            loaded = _load(self.files)
+            loaded = _load(self.files, self._serves)
         except InvalidSettingError as error:
             log.warning(_USELESS, reason=str(error))
             return
@@ -108,13 +113,13 @@ def _stat(path: Path) -> tuple[int, int, int] | None:
     return None
 
 
-def _load(files: TlsFiles) -> Loaded:
+def _load(files: TlsFiles, serves: bool) -> Loaded:
     client, server = _context(files, ssl.PROTOCOL_TLS_CLIENT), _context(files, ssl.PROTOCOL_TLS_SERVER)
     server.num_tickets = 0  # sessions are not resumed: connections last
     try:
         seen = _self_handshake(_lenient_context(files), server)
         owner = owner_untrusted(seen)
-        if owner.node is not None:  # other nodes call it, too
+        if serves or owner.node is not None:  # others call it, too
             _self_handshake(client, server)
         return Loaded(owner, str(seen["notAfter"]), client, server)
     except (ssl.SSLError, UntrustedError) as error:

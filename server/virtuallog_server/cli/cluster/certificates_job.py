@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -29,9 +29,27 @@ def _owner(cluster: str, role: Role, name: str) -> Principal:
         raise click.UsageError(str(error)) from error
 
 
-def make(folder: Path, principals: Sequence[Principal], days: int, renew: bool) -> None:
+def hosts_by_owner(pairs: Sequence[str], names: Sequence[str]) -> dict[str, list[str]]:
+    """The values of `--host NAME=HOST`.
+
+    Raises:
+        click.UsageError: one is not NAME=HOST, or names none of the clients and admins.
+    """
+    found: dict[str, list[str]] = {}
+    for pair in pairs:
+        name, _, host = pair.partition("=")
+        if name not in names or not host.isascii() or not host or "/" in host:
+            raise click.UsageError(f"--host {pair}: must be NAME=HOST, and NAME one of --clients or --admins")
+        found.setdefault(name, []).append(host)
+    return found
+
+
+def make(
+    folder: Path, principals: Sequence[Principal], days: int, renew: bool, hosts: Mapping[str, Sequence[str]]
+) -> None:
     """Make the certificates, and print the files of each owner."""
     from virtuallog_server.local_cluster.certificates import certify  # imports cryptography: not for wrong usage
 
-    for owner, files in zip(principals, certify(folder, principals, days=days, renew=renew), strict=True):
+    made = certify(folder, principals, days=days, renew=renew, hosts=hosts)
+    for owner, files in zip(principals, made, strict=True):
         click.echo(f"{owner}: {files.certificate}, {files.key}")

@@ -19,11 +19,26 @@ DAYS_MAX: Final = 3650
 @click.option("--clients", default="", metavar="NAME,...", help="For clients, which append and read.")
 @click.option("--admins", default="", metavar="NAME,...", help="For operators, who change the cluster.")
 @click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="NAME=HOST",
+    help="Host name or address at which this client or admin serves browsers, such as a console; repeatable.",
+)
+@click.option(
     "--days", default=365, show_default=True, type=click.IntRange(1, DAYS_MAX), help="Days until they expire."
 )
 @click.option("--renew", is_flag=True, help="Make them anew. Without it, only missing ones are made.")
 def certificates(
-    folder: Path, cluster: str, nodes: int, more: tuple[int, ...], clients: str, admins: str, days: int, renew: bool
+    folder: Path,
+    cluster: str,
+    nodes: int,
+    more: tuple[int, ...],
+    clients: str,
+    admins: str,
+    hosts: tuple[str, ...],
+    days: int,
+    renew: bool,
 ) -> None:
     """Make certificates for a cluster that uses TLS, and an authority if DIR has none.
 
@@ -31,8 +46,9 @@ def certificates(
     authority.key. Renewed files that are copied again are taken up without a restart.
 
     \b
-    Example:
+    Examples:
         virtuallog certificates certificates --nodes 3 --clients app --admins alice
+        virtuallog certificates certificates --clients console --host console=localhost --host console=127.0.0.1
     """
     numbers = list(dict.fromkeys([*range(1, nodes + 1), *more]))
     client_names, admin_names = _split(clients), _split(admins)
@@ -40,7 +56,8 @@ def certificates(
         raise click.UsageError("name an owner: --nodes N, --node N, --clients NAME,... or --admins NAME,...")
     from virtuallog_server.cli.cluster import certificates_job as work
 
-    work.make(folder, work.owners(cluster, numbers, client_names, admin_names), days, renew)
+    served = work.hosts_by_owner(hosts, [*client_names, *admin_names])
+    work.make(folder, work.owners(cluster, numbers, client_names, admin_names), days, renew, served)
 
 
 def _split(names: str) -> list[str]:

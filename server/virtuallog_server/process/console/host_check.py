@@ -7,15 +7,14 @@ then read these pages as its own. Its requests carry that name in `Host`. Pages 
 
 from __future__ import annotations
 
-import ipaddress
-import re
 from typing import Final
 
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-_HOST: Final = re.compile(r"(?:\[(?P<bracketed>[0-9A-Fa-f:.]+)\]|(?P<name>[^:\[\]]+))(?::[0-9]*)?")
+from virtuallog_server.process.console.host_names import is_local
+
 REFUSAL: Final = "this is served to requests for localhost or a loopback address only\n"
 
 
@@ -30,15 +29,3 @@ class LoopbackHostsOnly:
             await PlainTextResponse(REFUSAL, status_code=421)(scope, receive, send)
             return
         await self._application(scope, receive, send)
-
-
-def is_local(host: str) -> bool:
-    """True if a `Host`, with or without a port, names this machine."""
-    parts = _HOST.fullmatch(host)
-    if parts is None:
-        return False
-    name = (parts["name"] or parts["bracketed"]).lower()
-    try:
-        return name == "localhost" or ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False

@@ -1,0 +1,1 @@
+"""Decisions about requests, from facts alone: pure."""

@@ -1,0 +1,40 @@
+"""Entries and gaps as JSON."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from typing import Any, Final
+
+from virtuallog.contract.types import Data, Gap, Record
+
+BASE64: Final = "base64"
+TEXT: Final = "text"
+ENCODINGS: Final = (BASE64, TEXT)
+"""Encodings of payloads that a caller may ask for. With `text` payloads that are no UTF-8 come in `base64` all the same."""
+
+
+def plain_record(record: Record, encoding: str) -> dict[str, Any]:
+    """The members of one entry or gap."""
+    if isinstance(record, Gap):
+        return {"from": record.start, "to": record.stop, "kind": record.kind.value}
+    member, value = _payload(record.payload, encoding)
+    return {"position": record.position, "time_ms": record.time_ms, member: value}
+
+
+def spell_record(record: Record, encoding: str) -> str:
+    """One entry or gap as JSON on one line."""
+    if isinstance(record, Data):
+        member, value = _payload(record.payload, encoding)
+        spelled = f'"{value}"' if member == BASE64 else json.dumps(value)
+        return f'{{"position": {record.position}, "time_ms": {record.time_ms}, "{member}": {spelled}}}'
+    return json.dumps(plain_record(record, encoding))
+
+
+def _payload(payload: bytes, encoding: str) -> tuple[str, str]:
+    if encoding == TEXT:
+        try:
+            return TEXT, payload.decode()
+        except UnicodeDecodeError:
+            pass
+    return BASE64, b64encode(payload).decode("ascii")

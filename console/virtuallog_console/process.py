@@ -1,0 +1,119 @@
+"""A console as a process: one client of the cluster, one listener, and an orderly end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import attrs
+import trio
+from trio.abc import Listener
+
+from virtuallog.client.cluster_file import ClusterFile
+from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.connect import connect
+from virtuallog.contract.ports import Clock
+from virtuallog.rpc.rate_limited_log import RateLimitedLog
+from virtuallog.rpc.security.credentials import Credentials
+from virtuallog.rpc.tls_acceptor import TlsAcceptor
+from virtuallog.rpc.transport import bound_address
+from virtuallog.runtime.clock import SystemClock
+from virtuallog_console.access.admission import Admission
+from virtuallog_console.access.application import ConsoleApplication
+from virtuallog_console.access.core.policy import AccessPolicy
+from virtuallog_console.access.routes import RouteGroup
+from virtuallog_console.door.log_door import door
+from virtuallog_console.door.tail_hub import TailHub
+from virtuallog_console.settings import ConsoleSettings
+from virtuallog_server.process.console.http_connections import HttpBounds, HttpConnections
+from virtuallog_server.process.end_signals import end_on_signal
+from virtuallog_server.process.listeners import listen
+
+CONNECTIONS_MAX: Final = 256
+"""Connections without a request under way. For one more the oldest is closed. Those with one are bounded by `Admission`."""
+CONNECTIONS_OF_ADDRESS_MAX: Final = 64
+"""The same of one address, unless it is that of a proxy or of this machine."""
+HEAD_BYTES_MAX: Final = 16 << 10
+"""Most bytes of a request's head: browsers send some, proxies add some."""
+IDLE_SECONDS: Final = 15.0
+"""Seconds for which a connection without a whole head of a request is kept: a browser soon asks for the next page."""
+CONNECTION_SECONDS: Final = 300.0
+"""Longest duration of a connection. A request that has begun is not cut off."""
+_NO_TLS: Final = (
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n"
+    b"this console serves connections inside TLS only: use https\n"
+)
+
+BOUNDS: Final = HttpBounds(
+    connections=CONNECTIONS_MAX,
+    connections_of_address=CONNECTIONS_OF_ADDRESS_MAX,
+    head_bytes=HEAD_BYTES_MAX,
+    read_seconds=None,
+    keep_alive_seconds=IDLE_SECONDS,
+    connection_seconds=CONNECTION_SECONDS,
+)
+
+
+async def run_until_signalled(settings: ConsoleSettings, cluster: ClusterFile, announce: Callable[[str], None]) -> None:
+    """Serve a cluster until SIGTERM or SIGINT.
+
+    Args:
+        settings: of this console.
+        cluster: the cluster, with the certificate to call it with.
+        announce: called with the URL, once the console serves.
+
+    Raises:
+        InvalidSettingError: the address or the certificate cannot be used.
+        UnavailableError: no node of the cluster answers.
+    """
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(end_on_signal, nursery.cancel_scope)
+        credentials = Credentials.open(settings.tls, serves=True) if settings.tls else None
+        listeners = await listen(settings.listen)
+        async with connect(_with_identity(cluster, settings)) as log:
+            announce(url_of(settings, listeners))
+            await serve(log, settings.policy, listeners, SystemClock(), credentials=credentials)
+
+
+async def serve(
+    log: VirtualLog,
+    policy: AccessPolicy,
+    listeners: Sequence[Listener[Any]],
+    clock: Clock,
+    *,
+    credentials: Credentials | None = None,
+    groups: Sequence[RouteGroup] = (),
+    admission: Admission | None = None,
+) -> None:
+    """Serve the door to a log, and further groups of routes, until cancelled.
+
+    Args:
+        log: the log.
+        policy: says who may do what.
+        listeners: where to serve.
+        clock: clock of all times.
+        credentials: certificate and authority. None to serve without TLS.
+        groups: further routes, such as those of pages.
+        admission: bounds what is under way. None: with the defaults.
+    """
+    hub = TailHub(log, clock)
+    application = ConsoleApplication([door(log, hub, clock), *groups], policy, clock, admission)
+    acceptor = TlsAcceptor(credentials, clock, RateLimitedLog(clock), _NO_TLS) if credentials else None
+    connections = HttpConnections(application, BOUNDS, clock, acceptor=acceptor, uncounted=policy.is_trusted)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(hub.run)
+        await connections.run(listeners)
+
+
+def url_of(settings: ConsoleSettings, listeners: Sequence[Listener[Any]]) -> str:
+    """The URL that a client on this machine opens."""
+    address = bound_address(listeners[0])
+    if settings.tls is None:
+        return f"http://{address}"
+    host = settings.hosts[0]
+    return f"https://{f'[{host}]' if ':' in host else host}:{address.rpartition(':')[2]}"
+
+
+def _with_identity(cluster: ClusterFile, settings: ConsoleSettings) -> ClusterFile:
+    """The cluster, called with the console's own certificate if it uses TLS at all."""
+    return attrs.evolve(cluster, tls=settings.tls) if cluster.tls and settings.tls else cluster
