@@ -8,13 +8,13 @@ refused, whatever it believes. Agents, and operators, talk to the leader on PORT
     {"remove": "agent-1"}                       {"permitted": false, "reason": "agent-1 is not admitted"}
     {"list": true}                              {"leader": true, "agents": ["agent-1"]}
 
-An answer without "permitted" says that nothing is known: this is not the leader, or it has just been deposed. Ask again, anywhere.
+{"leader": false} says that nothing is known: this is not the leader, or it has just been deposed. Ask again, anywhere. {"error": ...} says
+that the line is none of these, and nothing has been done.
 """
 
 import json
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 
 import attrs
 import trio
@@ -23,10 +23,12 @@ from virtuallog.contract.errors import VirtualLogError
 from virtuallog.replica import open_replica
 from virtuallog.state import (
     Edit,
+    EmptyPolicy,
     Follower,
     NotPermittedError,
     Operation,
     Registrar,
+    RegistrarSettings,
     json_table,
     open_follower,
     open_registrar,
@@ -34,6 +36,7 @@ from virtuallog.state import (
 
 SESSION_SECONDS = 2.0
 LINE_BYTES_MAX = 4096
+NAME_BYTES_MAX = 255
 
 
 @attrs.frozen
@@ -75,37 +78,49 @@ class Master:
     registrar: Registrar | None = None  # while this process leads, or believes to
 
     async def run(self) -> None:
-        """Follow and lead in turn. Ends if this process was deposed: a new one finds out what is stored."""
+        """Follow and lead in turn, for ever. A process that was deposed, or found no registry where one was, prints so and begins anew."""
         while True:
-            async with (
-                open_follower(self.client.variables, "agents", tables=[AGENTS, REMOVED]) as follower,
-                self.leadership(),
-            ):
-                print("leads", self.name, flush=True)
-                await self.lead(follower)
+            try:
+                async with (
+                    open_follower(self.client.variables, "agents", tables=[AGENTS, REMOVED]) as follower,
+                    self.client.session(SESSION_SECONDS) as session,
+                    trio.open_nursery() as nursery,
+                ):
+                    nursery.start_soon(self.resign_when_over, session, nursery.cancel_scope)
+                    await self.wait_for_lock(session)
+                    print("leads", self.name, flush=True)
+                    await self.lead(follower)
+                    nursery.cancel_scope.cancel()
+            except* VirtualLogError as errors:
+                print("begins anew", self.name, errors.exceptions, flush=True)
+                await trio.sleep(SESSION_SECONDS)
 
-    @asynccontextmanager
-    async def leadership(self) -> AsyncIterator[None]:
-        """A lock: the session with the lowest number leads. The block is cancelled when the session is over."""
-        async with self.client.session(SESSION_SECONDS) as session:
-            own = await session.create_ephemeral("/masters/", self.name.encode(), sequential=True)
-            async with session.watch("/masters", recursive=True) as changes:
-                while min(await session.children("/masters", linearizable=True)) != own.rpartition("/")[2]:
-                    await anext(aiter(changes))
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self.resign_when_over, session, nursery.cancel_scope)
-                yield
-                nursery.cancel_scope.cancel()
+    async def wait_for_lock(self, session: object) -> None:
+        """The session with the lowest number leads."""
+        own = await session.create_ephemeral("/masters/", self.name.encode(), sequential=True)
+        async with session.watch("/masters", recursive=True) as changes:
+            while min(await session.children("/masters", linearizable=True), default="") != own.rpartition("/")[2]:
+                await anext(aiter(changes))
 
     async def resign_when_over(self, session: object, scope: trio.CancelScope) -> None:
         await session.wait_expired()
         scope.cancel()
 
     async def lead(self, follower: Follower) -> None:
+        # A registry that was there and is gone has been expunged, or is another database's: an operator decides what follows.
+        has_begun = bool((await self.client.get("/masters", linearizable=True)).data)
+        settings = RegistrarSettings(empty=EmptyPolicy.FAIL if has_begun else EmptyPolicy.INITIALIZE)
         async with open_registrar(
-            self.client.variables, "agents", tables=[AGENTS, REMOVED], owner=self.name, follower=follower
+            self.client.variables,
+            "agents",
+            tables=[AGENTS, REMOVED],
+            owner=self.name,
+            settings=settings,
+            follower=follower,
         ) as registrar:
             await registrar.recover()
+            if not has_begun:
+                await self.client.set("/masters", b"the registry has begun")
             self.registrar = registrar
             print("serves", self.name, flush=True)
             try:
@@ -128,24 +143,41 @@ class Master:
                 return
 
     async def answer(self, line: bytes) -> dict[str, object]:
+        try:
+            operation = operation_of(json.loads(line))
+        except (ValueError, RecursionError):
+            return {"error": "a line is one of admit, remove, list"}
         registrar = self.registrar
         if registrar is None:
             return {"leader": False}
+        if operation is None:
+            return {"leader": True, "agents": [key for key, _ in registrar.registry.items(AGENTS)]}
         try:
-            asked = json.loads(line)
-            if "list" in asked:
-                return {"leader": True, "agents": [key for key, _ in registrar.registry.items(AGENTS)]}
-            operation: Operation = (
-                Admit(str(asked["admit"]), str(asked.get("hostname", "")))
-                if "admit" in asked
-                else Remove(str(asked["remove"]))
-            )
             result = await registrar.apply(operation)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            return {"error": "a line is one of admit, remove, list"}
         except VirtualLogError as error:
             return {"leader": False, "error": str(error)}
         return {"permitted": result.is_permitted, "changed": result.is_changed, "reason": result.reason}
+
+
+def operation_of(asked: object) -> Operation | None:
+    """The operation that a line asks for; None for the list. Raises ValueError: it is none of these."""
+    match asked:
+        case {"list": True}:
+            return None
+        case {"admit": str(agent), "hostname": str(hostname)}:
+            return Admit(checked(agent), checked(hostname))
+        case {"admit": str(agent)} if "hostname" not in asked:
+            return Admit(checked(agent), "")
+        case {"remove": str(agent)}:
+            return Remove(checked(agent))
+    raise ValueError("a line that asks for nothing")
+
+
+def checked(name: str) -> str:
+    """A name as it is. Raises ValueError: it is empty, too long for a key, or has a lone surrogate."""
+    if not 0 < len(name.encode()) <= NAME_BYTES_MAX:
+        raise ValueError(f"a name has 1 to {NAME_BYTES_MAX} bytes")
+    return name
 
 
 async def main(cluster: str, folder: str, port: str, name: str) -> None:
@@ -158,4 +190,5 @@ async def main(cluster: str, folder: str, port: str, name: str) -> None:
         await trio.serve_tcp(master.serve, int(port), host="127.0.0.1")
 
 
-trio.run(main, *sys.argv[1:])
+if __name__ == "__main__":
+    trio.run(main, *sys.argv[1:])

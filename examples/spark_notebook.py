@@ -37,7 +37,7 @@ atexit.register(nodes.wait)
 atexit.register(nodes.terminate)
 while not CLUSTER.exists():
     assert nodes.poll() is None, "the cluster did not start"
-    time.sleep(0.1)  # noqa: TID251 -- a script on its own
+    time.sleep(0.1)
 
 # %% Spark in this process, on two cores
 builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.log.level", "ERROR")

@@ -41,6 +41,9 @@ ADAPTERS = {
     Path(name)
     for name in (
         "virtuallog/blocking.py",
+        "virtuallog/runtime/asyncio_blocks.py",
+        "virtuallog/runtime/asyncio_bridge.py",
+        "virtuallog/runtime/asyncio_calls.py",
         "virtuallog/runtime/clock.py",
         "virtuallog/runtime/loop_thread.py",
         "virtuallog/runtime/zookeeper_client.py",
@@ -56,8 +59,17 @@ ADAPTERS = {
 }
 """Modules that may use the real clock, threads and processes."""
 
-UNNAMED = {"check-wheel-contents", "pandas", "pipx", "pytest-timeout", "pytest-trio", "pytest-xdist", "setuptools"}
-"""Distributions used without an import statement: by PySpark, by pytest, by a subprocess."""
+UNNAMED = {
+    "check-wheel-contents",
+    "fastapi",
+    "pandas",
+    "pipx",
+    "pytest-timeout",
+    "pytest-trio",
+    "pytest-xdist",
+    "setuptools",
+}
+"""Distributions used without an import statement: by PySpark, by pytest, by a subprocess, by an example."""
 
 EXPERIMENTS = Path("lab/virtuallog_lab/experiments")
 """Programs that measure the real machine, and are never simulated."""
@@ -139,7 +151,7 @@ def test_wheel_has_no_common_fault(wheel: Path) -> None:
 def test_a_user_of_the_library_never_imports_the_server() -> None:
     """A client of a log loads no command line, no console and no database."""
     script = (
-        "import sys, virtuallog.connect, virtuallog_loglets, virtuallog_metastore;"
+        "import sys, virtuallog.aio, virtuallog.connect, virtuallog_loglets, virtuallog_metastore;"
         " print([name for name in sys.modules if name in ('virtuallog_server', 'virtuallog_database', 'rocksdict')])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -147,12 +159,17 @@ def test_a_user_of_the_library_never_imports_the_server() -> None:
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("module", sorted(path.stem for path in (ROOT / "virtuallog").glob("[a-z]*.py")))
-def test_a_program_may_import_any_facade_first(module: str) -> None:
-    """No facade needs another one to be imported before it."""
-    done = subprocess.run(
-        [sys.executable, "-c", f"import virtuallog.{module}"], capture_output=True, text=True, check=False
-    )
+DOORS = (
+    "virtuallog", "virtuallog.aio", "virtuallog.aio.embedded", "virtuallog.aio.replica", "virtuallog.aio.state", "virtuallog.aio.table",
+    "virtuallog.embedded", "virtuallog.replica", "virtuallog.state", "virtuallog.table",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("door", DOORS)
+def test_a_front_door_is_imported_first(door: str) -> None:
+    """A program may import any of them alone, and before all others."""
+    done = subprocess.run([sys.executable, "-c", f"import {door}"], capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr
 

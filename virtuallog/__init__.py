@@ -5,7 +5,7 @@
 
 The names below are imported on first use: `import virtuallog` costs next to nothing, and a command that needs only an
 error class does not load the client. They are the public API, with `virtuallog.contract` (for authors of loglets), `virtuallog.testing`,
-`virtuallog.embedded`, `virtuallog.replica` and `virtuallog.state`. The whole is described in docs/concepts/architecture.md.
+`virtuallog.embedded`, `virtuallog.replica` and `virtuallog.state`, and `virtuallog.aio` for asyncio. The whole is described in docs/concepts/architecture.md.
 """
 
 import sys

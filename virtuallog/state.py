@@ -8,6 +8,7 @@
 A facade: re-exports only. No other module of the project imports it, as it imports the database.
 """
 
+from virtuallog.runtime.bridge_errors import ClientClosedError
 from virtuallog_database.registrar.core.batch import OperationResult
 from virtuallog_database.registrar.core.edit import Edit, NotPermittedError, Operation
 from virtuallog_database.registrar.core.machine import EmptyPolicy
@@ -31,6 +32,7 @@ from virtuallog_database.state.variable import Variable
 __all__ = [
     "BlockingRegistrar",
     "BlockingState",
+    "ClientClosedError",
     "Edit",
     "EmptyPolicy",
     "Follower",

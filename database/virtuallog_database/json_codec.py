@@ -18,6 +18,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import attrs
 import cattrs
+from cattrs import transform_error
 from cattrs.errors import BaseValidationError
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
@@ -27,6 +28,7 @@ RecordT = TypeVar("RecordT")
 
 UNKNOWN: Final = "unknown"
 """Name of the field that keeps what a program does not know."""
+_PRIMITIVES: Final[tuple[type, ...]] = (str, int, float, bool)
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 
@@ -39,10 +41,14 @@ class JsonCodec(Generic[RecordT]):
     """Place of the records, for errors: "the table 'agents'"."""
     omits_defaults: bool = True
     """True: fields with their default values are not stored."""
+    is_strict: bool = False
+    """True: text, numbers and booleans are not converted into each other, so "7" is no int. An int is a float that equals it."""
     _converter: cattrs.Converter = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         converter, omits = cattrs.Converter(omit_if_default=self.omits_defaults), self.omits_defaults
+        for each in _PRIMITIVES if self.is_strict else ():
+            converter.register_structure_hook(each, _structure_primitive)
         converter.register_structure_hook(bytes, lambda text, _: base64.b64decode(text, validate=True))
         converter.register_unstructure_hook(bytes, lambda blob: base64.b64encode(blob).decode())
         converter.register_structure_hook_factory(_is_record, lambda each: _structure_hook(each, converter))
@@ -60,8 +66,21 @@ class JsonCodec(Generic[RecordT]):
         """Decode a record, after `upgrade` of its JSON value. Raises MalformedError: the bytes are no such record."""
         try:
             return self._converter.structure(upgrade(json.loads(blob)), self.kind)
-        except (BaseValidationError, ValueError, TypeError, KeyError, RecursionError) as error:
-            raise MalformedError(f"not a record of {self.where}: {bytes(blob[:60])!r}") from error
+        except (BaseValidationError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+            raise MalformedError(f"not a record of {self.where}: {_reason(error)}{bytes(blob[:60])!r}") from error
+
+
+def _structure_primitive(value: Any, kind: Any) -> Any:
+    is_exact = type(value) is kind or (kind is float and type(value) is int and float(value) == value)
+    if kind in _PRIMITIVES and not is_exact:
+        raise TypeError(f"{type(value).__name__} where {kind.__name__} is declared")
+    return kind(value)  # an enum may be derived from int or str
+
+
+def _reason(error: Exception) -> str:
+    """The first field that is not as declared, for people."""
+    found = transform_error(error)[:1] if isinstance(error, BaseValidationError) else []
+    return "".join(f"{each[:100]} in " for each in found)
 
 
 def _is_record(kind: Any) -> bool:

@@ -22,6 +22,11 @@ FRONT: Final = (
     ("virtuallog.replica", ""),
     ("virtuallog.state", ""),
     ("virtuallog.table", ""),
+    ("virtuallog.aio", ""),
+    ("virtuallog.aio.embedded", ""),
+    ("virtuallog.aio.replica", ""),
+    ("virtuallog.aio.state", ""),
+    ("virtuallog.aio.table", ""),
 )
 """Modules whose `__all__` is shown name by name."""
 DATABASE: Final = (

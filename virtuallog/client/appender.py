@@ -86,6 +86,11 @@ class Appender:
         return self._queue.bytes
 
     @property
+    def is_full(self) -> bool:
+        """True if `append` waits for room in the queue, and if a caller of `post` should."""
+        return self._queue.is_full
+
+    @property
     def batches_in_flight(self) -> int:
         """Batches that are not settled."""
         return len(self._session.flights)

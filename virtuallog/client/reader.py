@@ -7,7 +7,7 @@ typed gap, so everything below `position` has been handed out or is accounted fo
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Final
 
@@ -48,21 +48,25 @@ class Reader:
 
         Waits while servers do not answer, and does not fail.
         """
+        while found := await self.read_piece():
+            for placed in found:
+                self.position = LogPosition(placed.stop)
+                yield placed
+
+    async def read_piece(self) -> Sequence[Placed]:
+        """Batches and gaps of one read from `position` on, which stays where it is. Empty at the end, as `batches` has it.
+
+        Waits while servers do not answer, and does not fail.
+        """
         pause = RETRY_SECONDS[0]
         while self._stop is None or self.position < self._stop:
             try:
                 limit = await self.wait_readable()
-                if limit is None:
-                    return
-                found = await self._space.read(self.position, limit, READ_BYTES)
+                return () if limit is None else await self._space.read(self.position, limit, READ_BYTES)
             except RetryableError:
                 await self._space.view.environment.clock.sleep(pause)
                 pause = min(2 * pause, RETRY_SECONDS[1])
-                continue
-            pause = RETRY_SECONDS[0]
-            for placed in found:
-                self.position = LogPosition(placed.stop)
-                yield placed
+        return ()
 
     async def wait_readable(self) -> LogPosition | None:
         """A position beyond `position` up to which can be read now; waits for one. None if the log has ended.

@@ -20,7 +20,7 @@ from virtuallog.client.appender import Appender, AppenderSettings
 from virtuallog.client.metrics import AppendMetrics, AppendStatistics
 from virtuallog.client.reader import Reader
 from virtuallog.contract.chain import SegmentId
-from virtuallog.contract.errors import TailMismatchError
+from virtuallog.contract.errors import TailMismatchError, VirtualLogError
 from virtuallog.contract.loglet import Placed
 from virtuallog.contract.metastore import MetaStore
 from virtuallog.contract.metrics import MetricFamily
@@ -138,6 +138,17 @@ class VirtualLog:
         Raises: as `append`.
         """
         return await self._default_appender().append(list(payloads))
+
+    def post(self, payloads: Sequence[bytes], done: Callable[[range | VirtualLogError], None]) -> bool:
+        """Append entries side by side without waiting, in the session of `append`; see `Appender.post_many`.
+
+        Returns False if the queue is full: nothing was done, and `done` is not called.
+        """
+        appender = self._default_appender()
+        if appender.is_full:
+            return False
+        appender.post_many(payloads, done)
+        return True
 
     async def append_if_tail(self, payload: bytes, expected_tail: LogPosition) -> LogPosition:
         """Append only if the entry lands exactly at `expected_tail`; at most once.

@@ -266,6 +266,11 @@ async def open_rocks_map(directory: Path, settings: RocksMapSettings = SMALL) ->
         await store.close()
 
 
+def has_store(directory: Path) -> bool:
+    """True if there is a RocksDB in the directory, of any program."""
+    return (directory / "CURRENT").exists()
+
+
 def _open_first(directory: Path, settings: RocksMapSettings) -> Any:
     """Open the store, on a full disk with the space of the reserve."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -336,15 +341,18 @@ def _batch(changes: Changes, dropped: Sequence[Span]) -> Any:
 def _scan(database: Any, prefix: bytes) -> list[tuple[bytes, bytes]]:
     found: list[tuple[bytes, bytes]] = []
     cursor = database.iter()
-    cursor.seek(prefix)
-    while cursor.valid():
-        key = bytes(cursor.key())
-        if not key.startswith(prefix):
-            return found
-        found.append((key, bytes(cursor.value())))
-        cursor.next()
-    cursor.status()  # an iterator also becomes invalid when it cannot read on; then this raises
-    return found
+    try:
+        cursor.seek(prefix)
+        while cursor.valid():
+            key = bytes(cursor.key())
+            if not key.startswith(prefix):
+                return found
+            found.append((key, bytes(cursor.value())))
+            cursor.next()
+        cursor.status()  # an iterator also becomes invalid when it cannot read on; then this raises
+        return found
+    finally:
+        del cursor  # else the traceback of what was raised keeps it, and it keeps the directory locked
 
 
 def _scan_span(database: Any, span: Span, max_bytes: int) -> list[tuple[bytes, bytes]]:
@@ -353,16 +361,19 @@ def _scan_span(database: Any, span: Span, max_bytes: int) -> list[tuple[bytes, b
     options.set_iterate_upper_bound(stop)
     found: list[tuple[bytes, bytes]] = []
     cursor = database.iter(options)
-    cursor.seek(start)
-    while cursor.valid():
-        pair = bytes(cursor.key()), bytes(cursor.value())
-        max_bytes -= len(pair[0]) + len(pair[1])
-        if found and max_bytes < 0:
-            return found
-        found.append(pair)
-        cursor.next()
-    cursor.status()
-    return found
+    try:
+        cursor.seek(start)
+        while cursor.valid():
+            pair = bytes(cursor.key()), bytes(cursor.value())
+            max_bytes -= len(pair[0]) + len(pair[1])
+            if found and max_bytes < 0:
+                return found
+            found.append(pair)
+            cursor.next()
+        cursor.status()
+        return found
+    finally:
+        del cursor  # as in `_scan`
 
 
 def _translated(error: Exception) -> VirtualLogError:

@@ -88,6 +88,12 @@ class WatchStream:
             await self._came.wait()
         return self._events.popleft()
 
+    def take_waiting(self) -> list[Event]:
+        """Take all changes that wait here. Does not wait for one."""
+        taken = list(self._events)
+        self._events.clear()
+        return taken
+
     def begin(self, database: Database) -> None:
         """Set the watch in a new database (called by `DatabaseHandle`)."""
         former, self._database = self._database, database

@@ -5,7 +5,8 @@
         variable = state.store(variable.mutate(b"hello"))
 
 One background thread runs the async objects. All methods may be called from any number of threads; each does and raises the same as the
-method of that name in `State` and `Registrar`.
+method of that name in `State` and `Registrar`, and ClientClosedError behind the block. A call that the end of the block interrupts raises
+UnavailableError: unknown outcome.
 """
 
 from __future__ import annotations
@@ -84,12 +85,12 @@ class BlockingRegistrar:
 
 
 @contextmanager
-def open_blocking_state(location: str) -> Iterator[BlockingState]:
-    """Open the state of a location while the block runs; locations and errors as `open_storage`."""
+def open_blocking_state(location: str, *, create: bool = True) -> Iterator[BlockingState]:
+    """Open the state of a location while the block runs; arguments and errors as `open_storage`."""
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[State]:
-        async with open_storage(location) as storage:
+        async with open_storage(location, create=create) as storage:
             yield State(storage)
 
     with open_in_thread(opened, "virtuallog state") as loop:

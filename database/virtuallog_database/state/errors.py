@@ -28,6 +28,8 @@ class OutcomeUnknownError(RetryableError):
 
     variable: Variable
     """The variable that was being written, with its new version."""
+    reason: str
+    """Error of the last attempt."""
 
     def __str__(self) -> str:
-        return f"it is unknown whether '{self.variable.name}' was written"
+        return f"it is unknown whether '{self.variable.name}' was written: {self.reason}"

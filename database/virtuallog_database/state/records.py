@@ -22,13 +22,13 @@ from virtuallog_database.state.core.record_changes import (
     pack,
     unpack_untrusted,
 )
-from virtuallog_database.state.storage import StateStorage
+from virtuallog_database.state.storage import StateStorage, check_size
 from virtuallog_database.state.variable import StateEntry
 
-RECORD_KEY_BYTES_MAX: Final = 1024
-"""Longest key of a record."""
 STREAM_MAX: Final = 4096
 """Updates that wait for the reader of an `UpdateStream`."""
+STREAM_BYTES_MAX: Final = 64 << 20
+"""Bytes of keys and values that wait for it. A reader that is further behind loads all records, which take about as much."""
 
 
 @runtime_checkable
@@ -50,7 +50,12 @@ class RecordStorage(Protocol):
 
     async def update(self, name: str, expected: bytes, changes: RecordChanges, *, may_create: bool) -> bool:
         """Change records if the name has the version `expected`, or if it has none and `may_create` is set. The answers and errors are those of
-        `StateStorage.set`."""
+        `StateStorage.set`.
+
+        Raises:
+            TooLargeError: the changes exceed `changes_bytes_max`, or the storage cannot hold all records that there would be; nothing was done.
+            UnavailableError: unknown outcome.
+        """
         ...
 
 
@@ -59,14 +64,18 @@ class UpdateStream:
     """Updates of one name in order, for one reader. None stands for a hole: the reader must load."""
 
     _waiting: deque[StoredUpdate | None] = attrs.field(factory=deque, init=False)
+    _bytes: int = attrs.field(default=0, init=False)
+    """Bytes of the updates that wait."""
     _arrived: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def put(self, update: StoredUpdate | None) -> None:
-        """Add an update, or a hole. A reader that is STREAM_MAX updates behind gets a hole instead of them."""
-        if update is None or len(self._waiting) >= STREAM_MAX:
+        """Add an update, or a hole. A reader that is STREAM_MAX updates or STREAM_BYTES_MAX bytes behind gets a hole instead of them."""
+        size = 0 if update is None else update.size
+        if update is None or len(self._waiting) >= STREAM_MAX or self._bytes + size > STREAM_BYTES_MAX:
             self._waiting.clear()
-            update = None
+            update, size, self._bytes = None, 0, 0
         self._waiting.append(update)
+        self._bytes += size
         self._arrived.set()
 
     async def next(self) -> StoredUpdate | None:
@@ -74,14 +83,19 @@ class UpdateStream:
         while not self._waiting:
             self._arrived = trio.Event()
             await self._arrived.wait()
-        return self._waiting.popleft()
+        return self._take()
 
     def skip_to(self, version: bytes) -> None:
         """Drop what a load of this version has brought already."""
         versions = [None if update is None else update.version for update in self._waiting]
         if version in versions:
             for _ in range(versions.index(version) + 1):
-                self._waiting.popleft()
+                self._take()
+
+    def _take(self) -> StoredUpdate | None:
+        update = self._waiting.popleft()
+        self._bytes -= 0 if update is None else update.size
+        return update
 
 
 @runtime_checkable
@@ -117,7 +131,7 @@ class PackedRecords:
         entry = await self._storage.get(name)
         if entry is None:
             return None
-        self._known[name] = VersionedRecords(unpack_untrusted(entry.value), entry.version)
+        self._known[name] = VersionedRecords(unpack_untrusted(name, entry.value), entry.version)
         return self._known[name]
 
     async def update(self, name: str, expected: bytes, changes: RecordChanges, *, may_create: bool) -> bool:
@@ -133,6 +147,7 @@ class PackedRecords:
             records.pop(key, None)
         records.update(changes.puts)
         entry = StateEntry(pack(records.items()), changes.version)
+        check_size(name, entry.value, self._storage.value_bytes_max)
         is_done = await self._storage.set(name, entry, expected, may_create=may_create)
         if is_done:
             self._known[name] = VersionedRecords(records, changes.version)

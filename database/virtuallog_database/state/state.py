@@ -16,11 +16,11 @@ from typing import Final, TypeVar
 
 import attrs
 
-from virtuallog.contract.errors import TooLargeError, UnavailableError
+from virtuallog.contract.errors import UnavailableError
 from virtuallog.contract.ports import Clock
 from virtuallog.runtime.clock import SystemClock
 from virtuallog_database.state.errors import OutcomeUnknownError, StaleVersionError
-from virtuallog_database.state.storage import StateStorage
+from virtuallog_database.state.storage import StateStorage, check_size
 from virtuallog_database.state.variable import VERSION_BYTES, StateEntry, Variable, encode_name
 
 ResultT = TypeVar("ResultT")
@@ -71,9 +71,7 @@ class State:
             OutcomeUnknownError: no answer.
             StorageError, CorruptionError: the storage has failed, and may have the value or not.
         """
-        size, limit = len(variable.value), self.storage.value_bytes_max
-        if size > limit:
-            raise TooLargeError("bytes of a value", size, limit)
+        check_size(variable.name, variable.value, self.storage.value_bytes_max)
         stored = attrs.evolve(variable, version=self._draw_version(), is_stored=True)
         entry, attempts = StateEntry(stored.value, stored.version), 0
 
@@ -89,7 +87,7 @@ class State:
         try:
             is_done = await self._repeated(attempt)
         except UnavailableError as error:
-            raise OutcomeUnknownError(stored) from error
+            raise OutcomeUnknownError(stored, str(error)) from error
         if not is_done:
             raise StaleVersionError(variable.name, is_unsure=attempts > 1)
         return stored
@@ -123,7 +121,7 @@ class State:
         try:
             return await self._repeated(attempt)
         except UnavailableError as error:
-            raise OutcomeUnknownError(variable) from error
+            raise OutcomeUnknownError(variable, str(error)) from error
 
     async def names(self) -> frozenset[str]:
         """Names of all variables.

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from virtuallog.contract.errors import TooLargeError
 from virtuallog_database.state.variable import StateEntry
 
 
@@ -65,6 +66,16 @@ class StateStorage(Protocol):
             UnavailableError: the storage does not answer.
         """
         ...
+
+
+def check_size(name: str, value: bytes, limit: int) -> None:
+    """Refuse a value that is larger than the storage takes.
+
+    Raises:
+        TooLargeError: it is.
+    """
+    if len(value) > limit:
+        raise TooLargeError(f"bytes in the value of '{name}'", len(value), limit)
 
 
 def may_set(present: bytes | None, expected: bytes, *, may_create: bool) -> bool:

@@ -20,12 +20,18 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 
-from virtuallog.contract.errors import InvalidSettingError
+from virtuallog.contract.errors import InvalidSettingError, TooLargeError
 from virtuallog_database.replica.database import Database
 from virtuallog_database.table.core.commands import Commit
 from virtuallog_database.table.errors import ConflictError
-from virtuallog_database.table.schema import KeyValue, RowT, schema_of
-from virtuallog_database.table.transaction import SCAN_COUNT, TableTransaction, check_result, reading_state
+from virtuallog_database.table.schema import KeyValue, RowT, Schema, schema_of
+from virtuallog_database.table.transaction import (
+    SCAN_COUNT,
+    SCAN_COUNT_MAX,
+    TableTransaction,
+    check_result,
+    reading_state,
+)
 
 if TYPE_CHECKING:  # its package imports this module
     from virtuallog_database.client.database_handle import DatabaseHandle
@@ -39,7 +45,7 @@ PAUSE_SECONDS: Final = (0.01, 1.0)
 PAGE_COUNT: Final = 100
 """Rows that `migrate` puts in one transaction."""
 PAGE_BYTES: Final = 512 << 10
-"""Bytes of rows after which a page of `migrate` ends."""
+"""Bytes of upgraded rows after which a page of `migrate` ends. With one row more it fits into a transaction."""
 
 
 @attrs.define(eq=False)
@@ -86,7 +92,7 @@ class Tables:
         """
         if tries < 1:
             raise InvalidSettingError("tries", "must be at least 1")
-        pause, longest = PAUSE_SECONDS
+        pause = PAUSE_SECONDS[0]
         while True:
             tries -= 1
             try:
@@ -95,8 +101,12 @@ class Tables:
             except ConflictError:
                 if not tries:
                     raise
-            await self._handle.clock.sleep(self._handle.random.uniform(0, pause))
-            pause = min(longest, 2 * pause)
+            pause = await self.pause_behind_conflict(pause)
+
+    async def pause_behind_conflict(self, pause: float) -> float:
+        """Wait at random for up to `pause` seconds. Returns the longest pause behind the next conflict."""
+        await self._handle.clock.sleep(self._handle.random.uniform(0, pause))
+        return min(PAUSE_SECONDS[1], 2 * pause)
 
     async def get(self, kind: type[RowT], *key: KeyValue, linearizable: bool = False) -> RowT | None:
         """The row with this primary key; None if there is none. See `TableTransaction.get`."""
@@ -131,29 +141,49 @@ class Tables:
     async def migrate(self, kind: type[RowT], *, page_rows: int = PAGE_COUNT) -> int:
         """Rewrite all rows of lower versions of the schema, page by page, while the table is used. Returns their number.
 
-        From its beginning on programs of lower versions are refused. At its end all indices are complete. It may be
-        cancelled, repeated, and run by several programs at once.
+        With the first rows that it puts the table has this version: programs of lower versions are refused from then on. At its end
+        all indices are complete. It may be cancelled, repeated, and run by several programs at once.
+
+        Args:
+            kind: class of the rows.
+            page_rows: most rows of one transaction.
 
         Raises:
             UniqueViolationError: two rows have the same values in a new unique index: change one, and repeat.
-            MalformedError, TooLargeError: a row cannot be upgraded.
+            InvalidSettingError, MalformedError, TooLargeError: a row cannot be upgraded. Rows before it may have been.
         """
-        schema, database = schema_of(kind), self._handle.database
-        head = database.tables.head(schema.use.name)
+        if not 1 <= page_rows <= SCAN_COUNT_MAX:
+            raise InvalidSettingError("page_rows", f"must be from 1 to {SCAN_COUNT_MAX}")
+        schema, count, start = schema_of(kind), 0, b""
+        head = self._handle.database.tables.head(schema.use.name)
         if head is not None and head.version == head.complete == schema.version:
             return 0
-        await _commit(database, Commit(tables=(attrs.evolve(schema.use, raises=True),)))
-        count, start = 0, b""
+        if head is None or head.version < schema.version:
+            # The first page raises the version. Meanwhile a program of a lower one may put rows into it, so all begins anew.
+            count, _ = await self._upgrade(schema, start, page_rows)
+            if not count:
+                await _commit(self._handle.database, Commit(tables=(attrs.evolve(schema.use, raises=True),)))
         while True:
-            # A conflict is with a writer of this version or a later one: its row is done, so there is at most one for each row.
-            page = partial(_upgraded_page, schema.kind, start, page_rows)
-            upgraded, following = await self.run(page, tries=page_rows + 1)
+            upgraded, following = await self._upgrade(schema, start, page_rows)
             count += upgraded
             if following is None:
                 break
             start = following
         await _commit(self._handle.database, Commit(tables=(attrs.evolve(schema.use, completes=True),)))
         return count
+
+    async def _upgrade(self, schema: Schema[RowT], start: bytes, rows: int) -> tuple[int, bytes | None]:
+        """Upgrade a page, and one of fewer rows if a row of it is too large, so that only that row is left. Returns the number of
+        rows, and the beginning of the next page."""
+        while True:
+            # A conflict is with a writer of this version or a later one: its row is done, so there is at most one for each row.
+            page = partial(_upgraded_page, schema.kind, start, rows)
+            try:
+                return await self.run(page, tries=rows + 1)
+            except TooLargeError:
+                if rows == 1:
+                    raise
+            rows //= 2
 
     async def _begin(self, linearizable: bool) -> TableTransaction:
         database = self._handle.database

@@ -12,6 +12,8 @@ no entry in that index.
 
 A column with a default may be added at any time: rows without it get the default as they are read. Any other change needs
 the next `version`, with a function in `upgrades` where rows have to be changed.
+
+A row is refused unless it is read back as it was put: values of other types than declared are not converted.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from virtuallog_database.table.core.commands import (
 )
 from virtuallog_database.table.core.key_codec import TYPES, encode_value, escape, successor
 from virtuallog_database.table.core.keys import StoredRow
+from virtuallog_database.table.row_comparison import changed_column
 
 KeyValue: TypeAlias = str | int | bytes | float
 """Value of a key column."""
@@ -123,7 +126,7 @@ class Schema(Generic[RowT]):
             "use": use,
             "numbers": {name: number for number, name in enumerate(self.indices)},
             "_types": kinds,
-            "_codec": JsonCodec(self.kind, f"the table '{self.name}'", omits_defaults=False),
+            "_codec": JsonCodec(self.kind, f"the table '{self.name}'", omits_defaults=False, is_strict=True),
         }.items():
             object.__setattr__(self, attribute, value)
 
@@ -196,14 +199,18 @@ class Schema(Generic[RowT]):
         """JSON of a row.
 
         Raises:
-            InvalidSettingError: a column has a value of another type, so that the row could not be read.
+            InvalidSettingError: a column has a value that would not be read back as it is: one of another type than declared, or none
+                of JSON.
             TooLargeError: it is too long.
         """
         try:
             encoded = self._codec.encode(row)
-            self._codec.decode(encoded)
-        except (MalformedError, TypeError, ValueError, RecursionError) as error:
+            changed = changed_column(row, self._codec.decode(encoded))
+        except (MalformedError, AttributeError, TypeError, ValueError, RecursionError) as error:
             raise InvalidSettingError(self.name, f"not a row that can be read back: {error}") from error
+        if changed is not None:
+            value = repr(getattr(row, changed))[:60]
+            raise InvalidSettingError(f"{self.name}.{changed}", f"{value} would be read back as something else")
         if len(encoded) > ROW_BYTES_MAX:
             raise TooLargeError(f"bytes of a row of the table '{self.name}'", len(encoded), ROW_BYTES_MAX)
         return encoded

@@ -167,18 +167,20 @@ class TableTransaction:
             schema: of the table.
             start: key of the first row.
             count: most rows to look at.
-            size: bytes of rows after which the page ends.
+            size: bytes of rows read, or put if that is more, after which the page ends.
         """
         opened, state = self._open(schema.kind), self._snapshot
         places = state.primary_keys(schema.use.name, (start, b""), count)
         upgraded = 0
         for _, key in places:
             stored = state.row(schema.use.name, key)
-            size -= len(stored.json) if stored else 0
+            read = len(stored.json) if stored else 0
             if stored is not None and stored.schema < schema.version:
                 self._checks[opened.number, key] = stored.version
-                self._put(opened, schema.decode(key, stored))
+                put = self._put(opened, schema.decode(key, stored))
+                read = max(read, PART_BYTES + len(key) + _put_size(put))
                 upgraded += 1
+            size -= read
             if size < 0:
                 return upgraded, key + b"\0"
         return upgraded, places[-1][1] + b"\0" if len(places) == count else None
@@ -216,11 +218,12 @@ class TableTransaction:
         self._checks[opened.number, key] = stored.version if stored else 0
         return stored
 
-    def _put(self, opened: _Opened, row: Any) -> None:
+    def _put(self, opened: _Opened, row: Any) -> RowPut:
         schema = opened.schema
         key = schema.key_of(row)
         put = RowPut(opened.number, key, schema.encode(row), schema.entries_of(row))
         self._writes[opened.number, key] = _Written(row, put)
+        return put
 
     def _places(self, opened: _Opened, index: str | None, begin: bytes, end: bytes, limit: int) -> list[bytes]:
         """Primary keys of the first rows of a span, with those that this transaction has written."""
@@ -262,10 +265,12 @@ def _size(command: Commit) -> int:
     size = sum(PART_BYTES + len(check.key) for check in command.checks)
     size += sum(PART_BYTES + len(delete.key) for delete in command.deletes)
     size += sum(PART_BYTES + len(key) for each in command.ranges for key in each.found)
-    for put in command.puts:
-        columns = sum(PART_BYTES + len(entry.columns) for entry in put.entries)
-        size += PART_BYTES + len(put.key) + len(put.json) + columns
-    return size
+    return size + sum(map(_put_size, command.puts))
+
+
+def _put_size(put: RowPut) -> int:
+    columns = sum(PART_BYTES + len(entry.columns) for entry in put.entries)
+    return PART_BYTES + len(put.key) + len(put.json) + columns
 
 
 @contextmanager

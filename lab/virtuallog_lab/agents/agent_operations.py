@@ -24,7 +24,7 @@ from virtuallog_lab.agents.records import (
     GoneAgent,
     UnreachableAgent,
 )
-from virtuallog_lab.agents.validation import check_agent_id
+from virtuallog_lab.agents.validation import check_agent, check_number
 
 
 class Rules(enum.Enum):
@@ -65,7 +65,7 @@ class Admit:
     def perform(self, edit: Edit) -> None:
         """Append to the admitted agents."""
         agent = self.info.id
-        check_agent_id(agent)
+        check_agent(self.info)
         if edit.get(ADMITTED, agent) is not None:
             if self.rules is Rules.LENIENT:
                 return
@@ -85,6 +85,7 @@ class Update:
     def perform(self, edit: Edit) -> None:
         """Replace in place. An equal description changes nothing."""
         agent = self.info.id
+        check_agent(self.info)
         former = edit.get(ADMITTED, agent)
         if former is None:
             raise NotPermittedError(f"agent {agent} is not admitted")
@@ -101,6 +102,7 @@ class MarkUnreachable:
 
     def perform(self, edit: Edit) -> None:
         """Append to the unreachable agents, with its orders to drain."""
+        check_number("the time", self.time)
         former = edit.get(ADMITTED, self.agent)
         if former is None:
             raise NotPermittedError(f"agent {self.agent} is not admitted")
@@ -124,7 +126,7 @@ class MarkReachable:
     def perform(self, edit: Edit) -> None:
         """Append to the admitted agents, with the orders to drain that it had as an unreachable one."""
         agent = self.info.id
-        check_agent_id(agent)
+        check_agent(self.info)
         if edit.get(ADMITTED, agent) is not None:
             return
         _check_not_gone(edit, agent, self.rules)
@@ -148,6 +150,7 @@ class MarkGone:
 
     def perform(self, edit: Edit) -> None:
         """Append to the gone agents."""
+        check_number("the time", self.time)
         if edit.get(GONE, self.agent) is not None:
             raise NotPermittedError(f"agent {self.agent} is gone already")
         if not edit.delete(ADMITTED, self.agent) and not edit.delete(UNREACHABLE, self.agent):

@@ -21,6 +21,7 @@ from virtuallog_lab.agents.records import (
     DrainState,
     UnreachableAgent,
 )
+from virtuallog_lab.agents.validation import check_grace
 
 _LISTS: Final[tuple[RecordTable[Any], ...]] = (ADMITTED, UNREACHABLE)
 
@@ -45,6 +46,7 @@ class Drain:
 
     def perform(self, edit: Edit) -> None:
         """Set DRAINING, also if it is DRAINED, and deactivate the agent."""
+        check_grace(self.grace_seconds)
         found = _find(edit, self.agent)
         if found is None:
             return

@@ -13,10 +13,20 @@ from collections.abc import Mapping
 from typing import Final
 
 from virtuallog_database.registrar.core.edit import NotPermittedError
-from virtuallog_lab.agents.records import MachineId, MachineMode, QuotaConfig, Schedule, ScheduledMachine, Weight
+from virtuallog_lab.agents.records import (
+    AgentInfo,
+    MachineId,
+    MachineMode,
+    QuotaConfig,
+    Schedule,
+    ScheduledMachine,
+    Weight,
+)
 
-ID_CHARACTERS_MAX: Final = 255
-"""Longest id of an agent: it is a file name on the agent."""
+ID_BYTES_MAX: Final = 255
+"""Longest id of an agent, in UTF-8: it is a file name on the agent."""
+NAME_BYTES_MAX: Final = 253
+"""Longest name of a host, as in DNS, and of a role."""
 MEGABYTES_MAX: Final = 1024.0**4
 """Largest quota of memory or disk: an exabyte, so that sums stay exact."""
 QUANTITY_MAX: Final = 1e12
@@ -29,16 +39,45 @@ def check_agent_id(agent: str) -> None:
     """Refuse an id that is no file name."""
     if not agent or agent in (".", ".."):
         raise NotPermittedError(f"'{agent}' is no id of an agent")
-    if len(agent) > ID_CHARACTERS_MAX:
-        raise NotPermittedError(f"an id of an agent has at most {ID_CHARACTERS_MAX} characters, this one {len(agent)}")
+    _check_text("id of an agent", agent, ID_BYTES_MAX)
     if _CONTROL & {*agent} or "/" in agent or "\\" in agent:
         raise NotPermittedError(f"an id of an agent has no slash and no control character: {agent!r}")
+
+
+def check_agent(info: AgentInfo) -> None:
+    """Refuse an agent without a text as hostname, or with quantities that are none."""
+    check_agent_id(info.id)
+    _check_text("hostname", info.hostname, NAME_BYTES_MAX)
+    for name in ("cpus", "mem", "disk"):
+        check_number(f"{name} of agent {info.id}", getattr(info, name))
+
+
+def check_number(what: str, number: float) -> None:
+    """Refuse what is no number, not finite, or negative."""
+    if type(number) not in (int, float) or not math.isfinite(number) or number < 0:
+        raise NotPermittedError(f"{what} is {number!r}, and must be a number, finite and not negative")
+
+
+def check_grace(grace_seconds: float | None) -> None:
+    """Refuse a time that a task gets to end which is none."""
+    if grace_seconds is not None:
+        check_number("the time to end", grace_seconds)
+
+
+def _check_text(what: str, text: str, bytes_max: int) -> None:
+    try:
+        size = len(text.encode())
+    except (AttributeError, UnicodeEncodeError) as error:
+        raise NotPermittedError(f"{text!r} is no {what}") from error
+    if size > bytes_max:
+        raise NotPermittedError(f"the {what} has at most {bytes_max} bytes, this one {size}")
 
 
 def check_machine(machine: MachineId) -> None:
     """Refuse a machine without a name and an address, or with an address that is none."""
     if not machine.hostname and not machine.ip:
         raise NotPermittedError("a machine needs a hostname or an ip")
+    _check_text("hostname", machine.hostname, NAME_BYTES_MAX)
     if "/" in machine.hostname:
         raise NotPermittedError(f"'{machine.hostname}' is no hostname")
     if machine.ip:
@@ -65,8 +104,9 @@ def check_schedule(schedule: Schedule, machines: Mapping[str, ScheduledMachine])
     for window in schedule.windows:
         if not window.machine_ids:
             raise NotPermittedError("a window of maintenance has no machines")
-        if window.unavailability.duration is not None and window.unavailability.duration < 0:
-            raise NotPermittedError("the duration of maintenance is negative")
+        check_number("the start of maintenance", window.unavailability.start)
+        if window.unavailability.duration is not None:
+            check_number("the duration of maintenance", window.unavailability.duration)
     scheduled = schedule.machine_ids
     if scheduled:
         check_machines(scheduled)
@@ -80,6 +120,7 @@ def check_role(role: str) -> None:
     """Refuse a name that is no role: '*', or names of directories separated by slashes."""
     if role == "*":
         return
+    _check_text("role", role, NAME_BYTES_MAX)
     for component in role.split("/"):
         if component in ("", ".", "..", "*") or component.startswith("-") or _NO_ROLE & {*component}:
             raise NotPermittedError(f"{role!r} is no role")
@@ -90,10 +131,11 @@ def check_quota(config: QuotaConfig) -> None:
     check_role(config.role)
     for quantities in (config.guarantees, config.limits):
         for name, quantity in quantities.items():
+            check_number(f"a quota of {name}", quantity)
             largest = MEGABYTES_MAX if name in ("mem", "disk") else QUANTITY_MAX
             if quantity > largest:
                 raise NotPermittedError(f"a quota of {name} of {quantity:g} is more than {largest:g}")
-            if not math.isfinite(quantity) or quantity < 0 or 0 < quantity < sys.float_info.min:
+            if 0 < quantity < sys.float_info.min:
                 raise NotPermittedError(f"a quota of {name} cannot be {quantity:g}")
     for name, quantity in config.guarantees.items():
         if quantity > config.limits.get(name, math.inf):
@@ -103,5 +145,6 @@ def check_quota(config: QuotaConfig) -> None:
 def check_weight(weight: Weight) -> None:
     """Refuse a weight that is not positive."""
     check_role(weight.role)
-    if not math.isfinite(weight.weight) or weight.weight <= 0:
+    check_number(f"the weight of '{weight.role}'", weight.weight)
+    if weight.weight <= 0:
         raise NotPermittedError(f"the weight of '{weight.role}' is {weight.weight:g}, and must be positive")

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import attrs
 import pytest
+import trio
 
-from virtuallog.contract.errors import InvalidSettingError
+from virtuallog.contract.errors import InvalidSettingError, UnavailableError
+from virtuallog.runtime.bridge_errors import ClientClosedError
+from virtuallog.runtime.loop_thread import open_in_thread
 from virtuallog_database.registrar.core.edit import Edit
 from virtuallog_database.registrar.core.tables import RecordTable
 from virtuallog_database.state.blocking import open_blocking_registrar, open_blocking_state
@@ -55,3 +61,34 @@ def test_a_wrong_location_is_told_to_the_caller() -> None:
     """The error of opening is raised in the calling thread."""
     with pytest.raises(InvalidSettingError), open_blocking_state("nowhere"):
         pass
+
+
+def test_a_call_behind_the_block_is_refused(tmp_path: Path) -> None:
+    """By an error of this library, as every other one."""
+    with open_blocking_state(f"rocks:{tmp_path}") as state:
+        pass
+    with open_blocking_registrar(f"rocks:{tmp_path}", "r", tables=[NAMES], owner="me") as registrar:
+        pass
+    for call in (state.names, registrar.recover, lambda: registrar.apply(Put("a")), lambda: registrar.read(NAMES)):
+        with pytest.raises(ClientClosedError):
+            call()
+
+
+def test_a_call_that_the_end_of_the_block_interrupts_has_an_unknown_outcome() -> None:
+    """It raises an error of this library in the calling thread, not one of the event loop."""
+    began = threading.Event()
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[None]:
+        yield
+
+    async def wait() -> None:
+        began.set()
+        await trio.sleep_forever()
+
+    with ThreadPoolExecutor(1) as pool:
+        with open_in_thread(opened, "test") as loop:
+            waiting = pool.submit(loop.run, wait)
+            began.wait()
+        with pytest.raises(UnavailableError):
+            waiting.result()

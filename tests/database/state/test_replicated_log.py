@@ -357,3 +357,19 @@ async def test_a_disk_that_fails_ends_the_storage() -> None:
         with pytest.raises(StorageError):
             await storage.get("name")
         assert await value(other, "name") in (b"first", b"more")
+
+
+@simulated
+async def test_a_store_on_full_disks_says_why_it_is_not_answered() -> None:
+    """The reason of the last attempt is part of the error; once there is room, the same call succeeds."""
+    async with playing(replicas=3) as world:
+        storage, *_ = await storages(world, 1, 2, 3)
+        first = await stored(storage, "slaves", b"first")
+        disks = [*world.disks.values()]
+        for disk in disks:
+            disk.faults.free_bytes = 100 << 10
+        with pytest.raises(OutcomeUnknownError, match=r"'slaves' was written: .*disk of this replica is nearly full"):
+            await state(storage, settle_seconds=5.0).store(first.mutate(b"second"))
+        for disk in disks:
+            disk.faults.free_bytes = None
+        await state(storage).store(await state(storage).fetch("slaves"))

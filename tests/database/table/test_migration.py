@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -12,7 +13,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.database.table.table_world import TableWorld, check_consistent, stored, worlds
-from virtuallog.contract.errors import VirtualLogError
+from virtuallog.contract.errors import InvalidSettingError, MalformedError, TooLargeError, VirtualLogError
 from virtuallog.testing.sim.process import CrashedError
 from virtuallog_database.table.client import Tables
 from virtuallog_database.table.core import keys
@@ -69,7 +70,11 @@ async def _fill(tables: Tables, count: int) -> None:
 
 
 def _schemas(world: TableWorld) -> list[int]:
-    return [row.schema for row in stored(world.store(), Person).values()]
+    return _schemas_of(world, Person)
+
+
+def _schemas_of(world: TableWorld, kind: type[Row]) -> list[int]:
+    return [row.schema for row in stored(world.store(), kind).values()]
 
 
 async def test_rows_are_upgraded_as_they_are_read(autojump_clock: MockClock) -> None:
@@ -178,6 +183,86 @@ async def test_a_page_of_large_rows_is_short(autojump_clock: MockClock) -> None:
         for number in range(5):
             await tables.put(FormerPerson(f"{number}", f"name {number}", "1", unknown={"photo": "x" * 900_000}))
         assert await tables.migrate(Person) == 5
+
+
+def _later(version: int, upgrade: Callable[[dict[str, Any]], dict[str, Any]]) -> type[Row]:
+    """A later version of the table, with the columns of the first one."""
+    decorated: Callable[[type[Row]], type[Row]] = table("people", key="id", version=version, upgrades={1: upgrade})
+    return decorated(attrs.make_class("Later", {}, bases=(FormerPerson,)))
+
+
+async def test_a_page_of_rows_that_grow_is_short(autojump_clock: MockClock) -> None:
+    """What counts is the rows as they are put, also where they are much larger than before."""
+    kind = _later(2, lambda fields: {**fields, "name": fields["name"] * 100_000})
+    async with worlds() as world:
+        tables = await world.tables()
+        await _fill(tables, 30)
+        assert await tables.migrate(kind) == 30
+        assert set(_schemas_of(world, kind)) == {2}
+
+
+@pytest.mark.parametrize("page_rows", [0, -1, 10_001])
+async def test_a_page_has_rows(page_rows: int, autojump_clock: MockClock) -> None:
+    """Another number is refused before anything is written."""
+    async with worlds() as world:
+        tables = await world.tables()
+        await _fill(tables, 1)
+        with pytest.raises(InvalidSettingError):
+            await tables.migrate(Person, page_rows=page_rows)
+        assert await tables.get(FormerPerson, "000") is not None
+
+
+async def test_a_first_page_that_cannot_be_upgraded_refuses_no_program(autojump_clock: MockClock) -> None:
+    """The table has the version of its first upgraded row: a wrong upgrade is found before programs of the former one are stopped."""
+    kind = _later(2, lambda fields: {**fields, "age": None})
+    async with worlds() as world:
+        tables = await world.tables()
+        await _fill(tables, 3)
+        with pytest.raises(MalformedError):
+            await tables.migrate(kind)
+        await tables.put(FormerPerson("001", "still used"))
+
+
+async def test_a_migration_leaves_only_a_row_that_is_too_large(autojump_clock: MockClock) -> None:
+    """Rows before it are upgraded, also those of its page."""
+    kind = _later(2, lambda fields: {**fields, "name": fields["name"] * (200_000 if fields["id"] == "013" else 1)})
+    async with worlds() as world:
+        tables = await world.tables()
+        await _fill(tables, 15)
+        with pytest.raises(TooLargeError):
+            await tables.migrate(kind)
+        assert _schemas_of(world, kind) == [2] * 13 + [1] * 2
+
+
+class Interrupted(Tables):
+    """Tables with a call between the reads of the first transaction and its end."""
+
+    def __init__(self, tables: Tables, meanwhile: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(tables._handle)
+        self._calls = iter([meanwhile])
+
+    async def run(self, function: Callable[[TableTransaction], Awaitable[Any]], **settings: Any) -> Any:
+        """See `Tables.run`."""
+
+        async def interrupted(t: TableTransaction) -> Any:
+            found = await function(t)
+            for call in self._calls:
+                await call()
+            return found
+
+        return await super().run(interrupted, **settings)
+
+
+@pytest.mark.parametrize("count", [0, 3])
+async def test_a_row_put_below_the_first_page_is_upgraded(count: int, autojump_clock: MockClock) -> None:
+    """A program of a lower version may put it while that page is made, which raises the version; also into an empty table."""
+    async with worlds() as world:
+        one, other = await world.tables(1), await world.tables(2)
+        await _fill(one, count)
+        tables = Interrupted(one, lambda: other.put(FormerPerson("-1", "meanwhile")))
+        assert await tables.migrate(Person, page_rows=2) == count + 1
+        assert set(_schemas(world)) == {3}
+        assert await one.scan(Person, "meanwhile", index="by_name") == [Person("-1", "meanwhile")]
 
 
 async def test_an_empty_table_is_complete(autojump_clock: MockClock) -> None:

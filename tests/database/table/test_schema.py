@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -64,6 +66,106 @@ def test_an_upgrade_keeps_the_key() -> None:
     kind = made(attrs.make_class("Kind", {}, bases=(Plain,)))
     with pytest.raises(MalformedError):
         schema_of(kind).decode(schema_of(kind).encode_key(["a"]), StoredRow(1, 1, b'{"id":"a"}'))
+
+
+@attrs.frozen
+class Part:
+    """A record in a row."""
+
+    size: int = 0
+
+
+class Colour(enum.StrEnum):
+    """A value that JSON has as a text."""
+
+    RED = "red"
+
+
+class Digit(enum.IntEnum):
+    """A value that JSON has as a number."""
+
+    ONE = 1
+
+
+@table("mixed", key="id")
+@attrs.frozen
+class Mixed(Row):
+    """Columns of all types."""
+
+    id: str = "a"
+    count: int = 0
+    share: float = 0.0
+    name: str = ""
+    is_open: bool = False
+    raw: bytes = b""
+    any: Any = None
+    numbers: list[int] = attrs.field(factory=list)
+    sizes: dict[str, float] = attrs.field(factory=dict)
+    pair: tuple[int, str] = (0, "")
+    part: Part | None = None
+    colour: Colour = Colour.RED
+    digit: Digit = Digit.ONE
+
+
+MIXED = schema_of(Mixed)
+_TEXT: Any = "1"
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        {"count": 1.7}, {"count": 1.0}, {"count": "12"}, {"count": True}, {"count": None}, {"name": 5}, {"name": None}, {"is_open": "no"},
+        {"is_open": 0}, {"share": "1"}, {"share": True}, {"share": 2**53 + 1}, {"share": 10**400}, {"raw": "eHg="}, {"any": b"xx"},
+        {"any": (1, 2)}, {"any": {1: 2}}, {"any": {True: 2}}, {"any": [{"a": (1,)}]}, {"any": {1}}, {"any": Colour.RED}, {"any": Part()},
+        {"numbers": (1, 2)}, {"numbers": ["3"]}, {"numbers": [True]}, {"numbers": [1.0]}, {"pair": [1, "a"]}, {"part": Part(True)},
+        {"part": Part(_TEXT)}, {"colour": "red"}, {"digit": 1}, {"unknown": {"id": "b"}}, {"unknown": {5: 1}}, {"unknown": {"x": b""}},
+    ],
+)  # fmt: skip
+def test_a_row_that_would_be_changed_is_not_put(column: dict[str, Any]) -> None:
+    """A value of another type than its column's is refused. Silently converted, 1.7 in a column of ints would be read as 1."""
+    with pytest.raises(InvalidSettingError):
+        MIXED.encode(Mixed(**column))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        {"count": 2**200}, {"share": 1}, {"share": 2**53}, {"share": -0.0}, {"share": math.inf}, {"share": math.nan}, {"any": math.nan},
+        {"any": [1, 2.0, None, True, {"a": [-0.0, "\ud800"]}]}, {"numbers": [1, 2]}, {"sizes": {"a": 1, "b": 2.5}}, {"pair": (1, "a")},
+        {"part": Part(1)}, {"colour": Colour.RED, "digit": Digit.ONE}, {"raw": b"\xff"}, {"unknown": {"x": [1, {"y": None}]}},
+    ],
+)  # fmt: skip
+def test_a_row_is_read_back_as_it_was_put(column: dict[str, Any]) -> None:
+    """Also NaN, infinities and -0.0. An int in a column of floats is read as the float that equals it, as type checkers see it."""
+    row = Mixed(**column)
+    read = MIXED.decode(b"", StoredRow(1, 1, MIXED.encode(row)))
+    assert repr(read) == repr(Mixed(**_with_floats(column)))
+
+
+def _with_floats(column: dict[str, Any]) -> dict[str, Any]:
+    if "share" in column:
+        return {"share": float(column["share"])}
+    return {"sizes": {"a": 1.0, "b": 2.5}} if "sizes" in column else column
+
+
+def test_the_error_names_the_column() -> None:
+    """Rows may have many."""
+    for row, reason in (
+        (Mixed(any=(1,)), "mixed.any"),
+        (Mixed(numbers=[1, True]), r"expected int @ \$\.numbers\[1\]"),
+    ):
+        with pytest.raises(InvalidSettingError, match=reason):
+            MIXED.encode(row)
+
+
+def test_another_type_of_a_column_is_noticed() -> None:
+    """Its rows cannot be read as the class has them, also under the same version: they are not converted."""
+    retyped: Callable[[type[Row]], type[Row]] = table("mixed", key="id")
+    kind = retyped(
+        attrs.make_class("Retyped", {"id": attrs.field(type=str), "count": attrs.field(type=str)}, bases=(Row,))
+    )
+    with pytest.raises(MalformedError):
+        schema_of(kind).decode(b"", StoredRow(1, 1, b'{"id":"a","count":3}'))
 
 
 @pytest.mark.parametrize("row", [Account("a", balance="x"), Account("a", note={1, 2})])  # type: ignore[arg-type]

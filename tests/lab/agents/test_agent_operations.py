@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import attrs
 import pytest
 
@@ -17,8 +20,25 @@ from virtuallog_lab.agents.agent_operations import (
     Rules,
     Update,
 )
-from virtuallog_lab.agents.records import ADMITTED, GONE, UNREACHABLE, AgentInfo, GoneAgent, UnreachableAgent
+from virtuallog_lab.agents.drain_operations import Drain
+from virtuallog_lab.agents.maintenance_operations import UpdateSchedule
+from virtuallog_lab.agents.records import (
+    ADMITTED,
+    GONE,
+    UNREACHABLE,
+    AgentInfo,
+    GoneAgent,
+    MachineId,
+    QuotaConfig,
+    Schedule,
+    Unavailability,
+    UnreachableAgent,
+    Weight,
+    Window,
+)
+from virtuallog_lab.agents.role_operations import UpdateQuota, UpdateWeights
 
+_NONE: Any = None
 CURRENT, GONE_STAYS, STRICT, LENIENT = Rules.CURRENT, Rules.GONE_STAYS, Rules.STRICT, Rules.LENIENT
 
 
@@ -266,3 +286,53 @@ def test_a_bug_leaves_no_trace() -> None:
     with pytest.raises(NotPermittedError, match="not admitted"):
         edit.run(MarkUnreachable("b", 6.0))
     assert [key for key, _ in edit.items(ADMITTED)] == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        AgentInfo("\N{GRINNING FACE}" * 64, "h"), AgentInfo("\ud800", "h"), AgentInfo("b", _NONE), AgentInfo("b", "\ud800"),
+        AgentInfo("b", "h" * 254), AgentInfo("b", "h", cpus=math.nan), AgentInfo("b", "h", mem=math.inf), AgentInfo("b", "h", disk=-1.0),
+        AgentInfo("b", "h", cpus=True), AgentInfo("b", "h", cpus=_NONE),
+    ],
+)  # fmt: skip
+def test_a_description_that_could_not_be_kept_is_refused(info: AgentInfo) -> None:
+    """Ids are counted in bytes, as file names are. NaN would be no JSON, and a hostname of None would be read as 'None'."""
+    registrar = with_lists("a")
+    operations: list[Operation] = [Admit(info), MarkReachable(info), Update(attrs.evolve(info, id="a"))]
+    for operation in operations:
+        if info.id == "b" or not isinstance(operation, Update):
+            assert not registrar.apply(operation)
+    assert registrar.apply(Admit(AgentInfo("\N{GRINNING FACE}" * 63, "h")))
+
+
+@pytest.mark.parametrize("time", [math.nan, math.inf, -1.0, "soon", None])
+def test_a_time_is_a_number(time: Any) -> None:
+    """Of a loss, and of an order to drain, except that an order may have none."""
+    registrar = with_lists("a")
+    operations: list[Operation] = [
+        MarkUnreachable("a", time),
+        MarkGone("a", time),
+        *([] if time is None else [Drain("a", time)]),
+    ]
+    assert not any(registrar.apply(operation) for operation in operations)
+    assert lists(registrar) == ("a", "", "")
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        UpdateSchedule(Schedule((Window((MachineId("h"),), Unavailability(math.nan)),))),
+        UpdateSchedule(Schedule((Window((MachineId("h"),), Unavailability(1.0, math.nan)),))),
+        UpdateSchedule(Schedule((Window((MachineId("h" * 600),), Unavailability(1.0)),))),
+        UpdateQuota((QuotaConfig("r" * 600, {"cpus": 1.0}),)),
+        UpdateQuota((QuotaConfig("r", {"cpus": True}),)),
+        UpdateWeights((Weight("r" * 600, 1.0),)),
+        UpdateWeights((Weight("r", True),)),
+    ],
+)
+def test_requests_of_operators_are_checked_alike(operation: Operation) -> None:
+    """A name that is too long for a key, and what is no number, are refused, and are no errors of the registrar."""
+    registrar = MemoryRegistrar()
+    assert not registrar.apply(operation)
+    assert registrar.stored == {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 from click.testing import CliRunner, Result
@@ -14,9 +15,11 @@ from tests.source_tree import ROOT
 from virtuallog_database.registrar.core.edit import Edit
 from virtuallog_database.registrar.core.tables import RecordTable
 from virtuallog_database.registrar.registrar import open_registrar
+from virtuallog_database.state.core.record_changes import RecordChanges
 from virtuallog_database.state.records import PackedRecords
 from virtuallog_database.state.storages.rocks import open_rocks_storage
 from virtuallog_server.cli import main
+from virtuallog_server.cli.state.state_job import VALUE_BYTES_MAX, value_of
 
 NOTES = RecordTable[bytes]("notes", bytes, bytes)
 
@@ -126,11 +129,112 @@ def test_a_registry_is_shown_in_its_order(storage: str, tmp_path: Path) -> None:
     found = json.loads(run("registrar", "show", "jobs", "--storage", storage, "--json").output)
     assert [*found["tables"]["jobs"].items()] == [("j2", {"command": "make"}), ("j1", {"command": "test"})]
     assert found["tables"]["notes"] == {"n": {"base64": "/w=="}}
-    assert found["owner"] == [1, "me", 1, []]
+    assert found["owner"] == {"name": "me", "epoch": 1, "capabilities": []}
     lines = run("registrar", "show", "jobs", "--storage", storage, "--table", "jobs").output.splitlines()
+    assert lines[0] == f"version {found['version']}  owner me  epoch 1"
     assert lines[1:] == ['jobs  j2  {"command": "make"}', 'jobs  j1  {"command": "test"}']
+    refused = run("registrar", "show", "jobs", "--storage", storage, "--table", "nope")
+    assert (refused.exit_code, refused.output.count("\n")) == (1, 1)
+    assert "'nope' (tables with records: jobs, notes)" in refused.output
     run("state", "set", "value", "hello", "--storage", storage)
     for name, reason in (("none", "there is no registry 'none'"), ("value", "a value that is none of records")):
         refused = run("registrar", "show", name, "--storage", storage)
         assert refused.exit_code == 1
         assert refused.output.startswith(f"virtuallog: {reason}")
+
+
+def test_a_value_is_the_bytes_of_its_argument(storage: str) -> None:
+    """Python decodes an argument that is no UTF-8 with surrogates. Other lone surrogates cannot be meant."""
+    assert run("state", "set", "a", "x\udcff", "--storage", storage).exit_code == 0
+    assert run("state", "get", "a", "--storage", storage).stdout_bytes == b"x\xff"
+    for arguments in (["set", "a", "\ud800"], ["set", "\udcff", "1"], ["get", "\udcff"], ["expunge", "\udcff"]):
+        check_refused(run("state", *arguments, "--storage", storage))
+
+
+def check_refused(result: Result) -> None:
+    """It failed by one line."""
+    assert result.exit_code in (1, 2)
+    assert isinstance(result.exception, SystemExit)
+    assert result.output.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [
+        b"\xff\xfe\0",
+        b"\0" * 100,
+        b"[" * 100_000,
+        b'{"name":"a","value":' + b"[" * 100_000,
+        b'{"name":"a","value":"\\ud800"}',
+        b"\n",
+    ],
+)
+def test_a_dump_that_is_none(storage: str, tmp_path: Path, blob: bytes) -> None:
+    """Any file is refused in one line."""
+    (tmp_path / "dump").write_bytes(blob)
+    check_refused(run("state", "restore", str(tmp_path / "dump"), "--storage", storage))
+
+
+def test_a_file_that_is_too_large_is_not_read_to_its_end(storage: str, tmp_path: Path) -> None:
+    """One byte above the largest value is enough to refuse it."""
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(VALUE_BYTES_MAX + 1000)
+    with (tmp_path / "large").open("rb") as file:
+        assert len(value_of(None, file)) == VALUE_BYTES_MAX + 1
+    check_refused(run("state", "set", "a", "--file", str(tmp_path / "large"), "--storage", storage))
+
+
+def test_names_are_printed_without_control_characters(storage: str) -> None:
+    """A line for each, and no escape sequence of a terminal. Scripts ask for JSON."""
+    run("state", "set", "a\nb\x1b[31m", "1", "--storage", storage)
+    assert run("state", "names", "--storage", storage).output == "a\\nb\\x1b[31m\n"
+    assert json.loads(run("state", "names", "--storage", storage, "--json").output) == {"names": ["a\nb\x1b[31m"]}
+    check_refused(run("state", "get", "c\nd", "--storage", storage))
+
+
+@attrs.frozen
+class PutNote:
+    key: str
+    note: bytes
+
+    def perform(self, edit: Edit) -> None:
+        edit.put(NOTES, self.key, self.note)
+
+
+def test_a_registry_with_strange_records_is_shown(storage: str, tmp_path: Path) -> None:
+    """Control characters and lone surrogates are escaped; what is nested too deeply is in base 64."""
+    notes = {"\ud800": b'"\\ud800\\u001b"', "\n": b'"\x7f"', "deep": b"[" * 100_000, "nan": b"NaN"}
+
+    async def fill() -> None:
+        async with (
+            open_rocks_storage(tmp_path / "state") as opened,
+            open_registrar(PackedRecords(opened), "r", tables=[NOTES], owner="\x1b") as registrar,
+        ):
+            await registrar.recover()
+            for key, note in notes.items():
+                await registrar.apply(PutNote(key, note))
+
+    trio.run(fill)
+    shown = run("registrar", "show", "r", "--storage", storage)
+    assert shown.exit_code == 0
+    lines = shown.output.splitlines()
+    assert lines[0].endswith("owner \\x1b  epoch 1")
+    assert lines[1:3] == ['notes  \\ud800  "\\ud800\\u001b"', 'notes  \\n  "\\x7f"']
+    assert [line.startswith('notes  deep  {"base64": ') for line in lines] == [False] * 3 + [True, False]
+    assert (
+        json.loads(run("registrar", "show", "r", "--storage", storage, "--json").output)["tables"]["notes"]["\n"]
+        == "\x7f"
+    )
+
+
+def test_a_registry_with_a_key_that_is_no_text(storage: str, tmp_path: Path) -> None:
+    """Something else has written it."""
+
+    async def fill() -> None:
+        async with open_rocks_storage(tmp_path / "state") as opened:
+            await PackedRecords(opened).update(
+                "r", b"", RecordChanges(b"v" * 16, {b"notes\0\xff": b"\0" * 8}), may_create=True
+            )
+
+    trio.run(fill)
+    check_refused(run("registrar", "show", "r", "--storage", storage))

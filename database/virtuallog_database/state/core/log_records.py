@@ -156,7 +156,9 @@ def parse_untrusted(blob: bytes) -> LogRecord:
     if checksum != _checksum(blob[: _TAG.size], memoryview(blob)[_HEADER_BYTES:]):
         raise MalformedError("a record of a state does not match its checksum")
     if version != _VERSION:
-        raise BinaryTooOldError(f"a record of a state of version {version}, where {_VERSION} is the last one known")
+        raise BinaryTooOldError(
+            f"the log has a record of a state of format {version}, and this program knows {_VERSION}: start a newer version of it"
+        )
     try:
         return _parse_body(kind, _Cursor(blob, _HEADER_BYTES))
     except (struct.error, UnicodeDecodeError, InvalidSettingError) as error:

@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 import trio
 
-from virtuallog_database.state.storage import may_set
+from virtuallog_database.state.storage import check_size, may_set
 from virtuallog_database.state.variable import StateEntry
 
 VALUE_BYTES_MAX: Final = 64 << 20
@@ -25,6 +25,7 @@ class MemoryStorage:
         return self._entries.get(name)
 
     async def set(self, name: str, entry: StateEntry, expected: bytes, *, may_create: bool) -> bool:
+        check_size(name, entry.value, self.value_bytes_max)
         await trio.lowlevel.checkpoint()  # before the write, so a cancelled call has done nothing
         present = self._version(name)
         if present == entry.version:

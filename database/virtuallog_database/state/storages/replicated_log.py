@@ -30,7 +30,7 @@ from typing import Final
 import attrs
 import trio
 
-from virtuallog.contract.errors import TooLargeError, UnavailableError, VirtualLogError
+from virtuallog.contract.errors import UnavailableError, VirtualLogError
 from virtuallog_database.state.core.log_image import LogImage
 from virtuallog_database.state.core.log_records import (
     FRAME_BYTES,
@@ -40,7 +40,7 @@ from virtuallog_database.state.core.log_records import (
     SnapshotRecord,
     parse_untrusted,
 )
-from virtuallog_database.state.storage import may_set
+from virtuallog_database.state.storage import check_size, may_set
 from virtuallog_database.state.variable import StateEntry, encode_name
 from virtuallog_loglets.paxos.core.values import ValueKind, kind_of, payload_of
 from virtuallog_loglets.paxos.standalone.linearizable_read import cover, learn, recovered
@@ -113,8 +113,7 @@ class ReplicatedLogStorage:
 
     async def set(self, name: str, entry: StateEntry, expected: bytes, *, may_create: bool) -> bool:
         encode_name(name)
-        if len(entry.value) > self.value_bytes_max:
-            raise TooLargeError("bytes of a value", len(entry.value), self.value_bytes_max)
+        check_size(name, entry.value, self.value_bytes_max)
         async with self._writing:
             try:
                 return await self._set(name, entry, expected, may_create=may_create)
@@ -134,7 +133,7 @@ class ReplicatedLogStorage:
                     return True
                 else:
                     # The repeated call finds out. One that finds nothing cannot tell its own record from that of another.
-                    raise UnavailableError(f"unknown outcome: the writer was turned out while it removed '{name}'")
+                    raise UnavailableError(f"unknown outcome of the removal of '{name}'{self._hindrance()}")
             raise _contended()
 
     # -- writing ------------------------------------------------------------------------------------------------------
@@ -154,7 +153,9 @@ class ReplicatedLogStorage:
                 return True
             else:
                 self._sought = _Sought(entry.version)
-        raise _contended()
+        if self._sought is None:
+            raise _contended()
+        raise UnavailableError(f"unknown outcome of {ROUNDS_MAX} attempts{self._hindrance()}")
 
     def _settled(self, name: str) -> bool:
         """True if the append without an answer of this call was decided; another client has written since. All earlier positions are decided
@@ -182,9 +183,12 @@ class ReplicatedLogStorage:
                 return
             if left:
                 await environment.clock.sleep(ELECT_PAUSE_SECONDS * environment.random.random())
-        raise UnavailableError(
-            "the writer of the log is not elected: too few replicas answer, or another one was faster"
-        )
+        raise UnavailableError(f"the writer of the log is not elected{self._hindrance()}")
+
+    def _hindrance(self) -> str:
+        """Known reason for a writer that does not lead, as the end of a message."""
+        full = "" if self._log.has_room else "; the disk of this replica is nearly full"
+        return (f": {self._writer.hindrance}" if self._writer.hindrance else "") + full
 
     async def _append(self, record: LogRecord) -> bool:
         """Append a record and apply it. False: *maybe*. Then, and if this is cancelled, the next write begins with an election and a replay."""

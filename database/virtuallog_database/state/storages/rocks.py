@@ -1,8 +1,10 @@
 """Storage in a durable map, such as RocksDB: values of one process, as in Mesos' LevelDBStorage.
 
-Durable format: key `v` and the name in UTF-8; value: 16 bytes of version, then the value.
+Durable format: key `v` and the name in UTF-8; value: 16 bytes of version, then the value. The key `format` marks the store;
+its value is "state 1".
 
-A directory serves one process at a time, so a lock in memory makes compare and put one step.
+A directory serves one process at a time, so a lock in memory makes compare and put one step. Beside it, `DIR.reserve` keeps
+4 MiB of the disk, which let a store be opened again on a full disk; on a disk with room it grows to 40 MiB once it is written.
 """
 
 from __future__ import annotations
@@ -15,25 +17,61 @@ from typing import Final
 import attrs
 import trio
 
-from virtuallog.contract.errors import CorruptionError
+from virtuallog.contract.errors import CorruptionError, InvalidSettingError
 from virtuallog.contract.ports import DurableMap
-from virtuallog.runtime.rocks_map import BULK, open_rocks_map
-from virtuallog_database.state.storage import may_set
+from virtuallog.runtime.rocks_map import BULK, has_store, open_rocks_map
+from virtuallog_database.errors import BinaryTooOldError
+from virtuallog_database.state.storage import check_size, may_set
 from virtuallog_database.state.variable import VERSION_BYTES, StateEntry, encode_name
 
 VALUE_BYTES_MAX: Final = 64 << 20
 _PREFIX: Final = b"v"
+_MARKER: Final = b"format"
+_KIND: Final = b"state "
+_FORMAT: Final = _KIND + b"1"
+_ALL: Final = (b"", b"\xff" * 8)
 
 
 @asynccontextmanager
-async def open_rocks_storage(path: Path | str) -> AsyncIterator[MapStorage]:
-    """Open the storage in a directory, which is made if it is missing.
+async def open_rocks_storage(path: Path | str, *, create: bool = True) -> AsyncIterator[MapStorage]:
+    """Open the storage in a directory.
+
+    Args:
+        path: a directory that holds nothing else.
+        create: make the storage if the directory is missing or empty. False: refuse that.
 
     Raises:
+        InvalidSettingError: the directory holds something else, or nothing where `create` is False.
+        BinaryTooOldError: a later program has made it.
         CorruptionError, StorageError: the directory cannot be used, or another process uses it.
     """
-    async with open_rocks_map(Path(path), BULK) as values:
+    directory = Path(path)
+    if not has_store(directory):
+        if not create:
+            raise InvalidSettingError(f"rocks:{directory}", "there is no state in this directory")
+        if _holds_files(directory):
+            raise InvalidSettingError(f"rocks:{directory}", "the directory holds something else: name an empty one")
+    async with open_rocks_map(directory, BULK) as values:
+        await _check_marker(directory, values)
         yield MapStorage(values)
+
+
+def _holds_files(directory: Path) -> bool:
+    return directory.exists() and any(directory.iterdir())
+
+
+async def _check_marker(directory: Path, values: DurableMap) -> None:
+    """Refuse the store of another program, and mark a new one."""
+    marker = await values.get(_MARKER)
+    if marker is None and not await values.scan_span(_ALL, 1):
+        await values.write({_MARKER: _FORMAT})  # new, or left by a program that ended before this write
+    elif marker is None or not marker.startswith(_KIND):
+        raise InvalidSettingError(f"rocks:{directory}", "the directory holds a store of something else, not a state")
+    elif marker != _FORMAT:
+        found = marker.removeprefix(_KIND).decode(errors="replace")
+        raise BinaryTooOldError(
+            f"rocks:{directory} has format {found}, and this program knows 1: start a newer version of it"
+        )
 
 
 @attrs.define(eq=False)
@@ -50,6 +88,7 @@ class MapStorage:
         return None if stored is None else _decode(name, stored)
 
     async def set(self, name: str, entry: StateEntry, expected: bytes, *, may_create: bool) -> bool:
+        check_size(name, entry.value, self.value_bytes_max)
         async with self._writing:
             present = await self._version(name)
             if present == entry.version:

@@ -32,7 +32,7 @@ from urllib.parse import quote, unquote_to_bytes
 import attrs
 import trio
 
-from virtuallog.contract.errors import CorruptionError, TooLargeError, UnavailableError
+from virtuallog.contract.errors import CorruptionError, UnavailableError
 from virtuallog.contract.ports import Environment, ReplyT, Request
 from virtuallog.contract.types import NodeId
 from virtuallog.contract.znodes import (
@@ -47,6 +47,7 @@ from virtuallog.contract.znodes import (
 )
 from virtuallog.runtime.clock import SystemClock
 from virtuallog.runtime.nurseries import unwrapped_errors
+from virtuallog_database.state.storage import check_size
 from virtuallog_database.state.variable import NAME_BYTES_MAX, VERSION_BYTES, StateEntry, encode_name
 from virtuallog_loglets.zookeeper.config import ZooKeeperConfig
 from virtuallog_loglets.zookeeper.drivers.base_znodes import make_root
@@ -110,9 +111,8 @@ class ZooKeeperStorage:
         raise _contended(name)
 
     async def set(self, name: str, entry: StateEntry, expected: bytes, *, may_create: bool) -> bool:
-        size, directory = len(entry.value), self._directory(name)
-        if size > self.value_bytes_max:
-            raise TooLargeError("bytes of a value", size, self.value_bytes_max)
+        check_size(name, entry.value, self.value_bytes_max)
+        directory = self._directory(name)
         child = Create(_child(directory, entry.version), entry.value)
         for _ in range(ROUNDS_MAX):
             if await self._try([Delete(_child(directory, expected)), child]):

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from statistics import median
@@ -43,7 +43,8 @@ from virtuallog_server.local_cluster import layout
 from virtuallog_server.process import log_output
 
 CLOCK: Final = SystemClock()
-EXAMPLE: Final = Path("examples/master.py")
+EXAMPLE: Final = Path(__file__).resolve().parents[4] / "examples/master.py"
+"""In a checkout of the repository; the examples are in no package."""
 MASTERS: Final = 3
 AGENTS: Final = 4
 """Tasks that register and remove, each one after the other."""
@@ -125,7 +126,7 @@ class Masters:
                     if number != but and ((await self.ask(number, {"list": True})) or {}).get("leader"):
                         return number
                 await CLOCK.sleep(0.05)
-        raise PeerError(f"no master leads within {LEAD_SECONDS:g} s: see {self.folder}")
+        raise PeerError(f"no master leads within {LEAD_SECONDS:g} s: see {self.folder}, or repeat it with --keep")
 
 
 @attrs.define(eq=False)
@@ -136,6 +137,8 @@ class Load:
     acknowledged: list[Acknowledged] = attrs.field(factory=list)
     problems: list[str] = attrs.field(factory=list)
     counts: Counter[str] = attrs.field(factory=Counter)
+    leaving: set[str] = attrs.field(factory=set)
+    """Agents whose removal was offered. The last ones have no answer: they may be there or not."""
     hint: int = 0
     """The master that answered last."""
 
@@ -155,6 +158,8 @@ class Load:
     async def settle(self, kind: str, agent: str) -> None:
         """Ask until the operation has happened. A refusal behind an unanswered attempt says that this one has happened."""
         offered, is_unsure = perf_counter(), False
+        if kind == "remove":
+            self.leaving.add(agent)
         while True:
             answer = await self.masters.ask(self.hint, {kind: agent})
             if answer is not None and "permitted" in answer:
@@ -249,11 +254,17 @@ async def verdict(cluster: Any, folder: Path, load: Load) -> list[str]:
     numbers: dict[tuple[str, str], int] = {}
     for key, value in found.records.items():
         numbers[split_key(key)] = split_slot(value)[0]
+    return judge(numbers, load)
+
+
+def judge(numbers: Mapping[tuple[str, str], int], load: Load) -> list[str]:
+    """Problems of the registry, given the number of each record by its table and agent."""
     removed = {each.agent for each in load.acknowledged if each.kind == "remove"}
     problems, placed = [], list[tuple[Acknowledged, int]]()
     for each in load.acknowledged:
         is_gone = each.agent in removed
-        if each.kind == "admit" and not is_gone and ("agents", each.agent) not in numbers:
+        has_left = is_gone or (each.agent in load.leaving and ("removed", each.agent) in numbers)
+        if each.kind == "admit" and not has_left and ("agents", each.agent) not in numbers:
             problems.append(f"{each.agent} was admitted, and is lost")
         if is_gone and ("agents", each.agent) in numbers:
             problems.append(f"{each.agent} was removed, and is back")
@@ -282,11 +293,21 @@ def disorder(placed: Sequence[tuple[Acknowledged, int]]) -> list[str]:
 
 @click.command()
 @click.option("--failovers", default=20, show_default=True, help="Half of them kills, half of them stops.")
-@click.option("--example", default=EXAMPLE, show_default=True, type=click.Path(path_type=Path, exists=True))
+@click.option(
+    "--example",
+    default=EXAMPLE,
+    show_default="that of this checkout",
+    type=click.Path(path_type=Path),
+    help="The master to run.",
+)
 @click.option("--keep", type=click.Path(path_type=Path), help="Folder for all data, which is kept.")
 @form_options
 def main(failovers: int, example: Path, keep: Path | None, form: Form) -> None:
     """Fail over again and again, and print."""
+    if not example.is_file():
+        raise click.UsageError(
+            f"there is no {example}: run this in a checkout of the repository, or name it by --example"
+        )
     log_output.configure("error")
     machine = Machine.look()
     load, times, problems = run_to_end(measure, failovers, example.resolve(), keep)

@@ -259,6 +259,11 @@ class ReplicaService:
                 else:
                     self._perform(replica, replica.core.step(request, done), _DURABLE.get(type(request)))
 
+    @property
+    def has_room(self) -> bool:
+        """False if the disk is nearly full: then no entries are taken."""
+        return self._store.has_room
+
     def _refusal(self, replica: LocalReplica, request: object) -> VirtualLogError | None:
         """The error if there is no room for a request; None if there is. Requests that close or truncate a log get through."""
         if not isinstance(request, PaxosWrite | Learn):

@@ -35,6 +35,7 @@ from virtuallog.rpc.security.tls_files import TlsFiles
 from virtuallog.rpc.server import RpcServer
 from virtuallog.rpc.services import RpcServices
 from virtuallog.rpc.transport import bound_address, tcp_connect, tcp_listen
+from virtuallog.runtime import log as log_output
 from virtuallog.runtime.clock import SystemClock
 from virtuallog.runtime.nurseries import unwrapped_errors
 from virtuallog.runtime.rocks_map import BULK, open_rocks_map
@@ -141,6 +142,8 @@ async def open_log(
                 auto_initialize=auto_initialize,
                 metrics_prefix=metrics_prefix,
             )
+            if not log.has_room:
+                log_output.warning("the disk of a replica is nearly full: it takes no entries", path=str(path))
             handlers.update(log.handlers)
             start = attrs.evolve(own, boot=log.environment.random.getrandbits(48) + 1)
             nursery.start_soon(_serve, log, start, handlers, listeners, credentials)

@@ -110,6 +110,11 @@ class Log:
         return next(member for member in self.network.members if member.node == self.environment.node)
 
     @property
+    def has_room(self) -> bool:
+        """False if the disk of the local replica is nearly full: then it takes no entries."""
+        return self._service.has_room
+
+    @property
     def failure(self) -> VirtualLogError | None:
         """Error that has ended this log for good; None while it runs."""
         return self._failure

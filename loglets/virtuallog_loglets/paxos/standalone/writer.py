@@ -66,6 +66,8 @@ class LogWriter:
     """Cancel scope of the coordinator's task."""
     _idle: str | None = attrs.field(default=NOT_STARTED, init=False)
     """Reason why nothing can be written; None if it leads."""
+    hindrance: str = attrs.field(default="", init=False)
+    """Error that ended the last election or write; empty if there was none."""
     _under_way: int = attrs.field(default=0, init=False)
     """Calls in flight."""
     _end: int = attrs.field(default=0, init=False)
@@ -88,8 +90,9 @@ class LogWriter:
             self._give_up(NOT_STARTED)
             try:
                 self._end = await self._candidate().stand()
-            except RetryableError:
+            except RetryableError as error:
                 self._give_up(NOT_STARTED)
+                self.hindrance = str(error)
                 return None
         self._idle = None
         return Position(self._end)
@@ -180,6 +183,7 @@ class LogWriter:
             self._end = max(self._end, outcome)
             return Position(outcome)
         self._give_up(TURNED_OUT if isinstance(outcome, UnavailableError) else str(outcome))
+        self.hindrance = str(outcome)
         if isinstance(outcome, UnavailableError):
             return None
         raise outcome

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TextIO, TypeVar
+from typing import Any, BinaryIO, TextIO, TypeVar
 
 import click
 
@@ -73,9 +73,7 @@ def set_(name: str, value: str | None, file: Any, storage: str, expected: str | 
     """
     from virtuallog_server.cli.state import state_job as work
 
-    if (value is None) == (file is None):
-        raise click.UsageError("give a value, or --file")
-    work.store(storage, name, value.encode() if value is not None else file.read(), expected, as_json)
+    work.store(storage, name, work.value_of(value, file), expected, as_json)
 
 
 @state.command()
@@ -101,9 +99,9 @@ def dump(storage: str, out: TextIO) -> None:
 
 @state.command()
 @storage_option
-@click.argument("file", type=click.File("r"))
+@click.argument("file", type=click.File("rb"))
 @click.option("--replace", is_flag=True, help="Replace variables that exist; they are an error otherwise.")
-def restore(storage: str, file: TextIO, replace: bool) -> None:
+def restore(storage: str, file: BinaryIO, replace: bool) -> None:
     """Store the variables of a dump. Lines before a bad one are stored."""
     from virtuallog_server.cli.state import state_job as work
 

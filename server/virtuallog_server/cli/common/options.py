@@ -145,6 +145,13 @@ def echo_json(value: object) -> None:
     click.echo(json.dumps(value))
 
 
+def printable(text: str) -> str:
+    """Text for a terminal: control characters, line separators and lone surrogates escaped as in Python."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
 def parse_settings(settings: tuple[str, ...]) -> dict[str, str]:
     """Parse the values of `--set name=value`, repeated.
 

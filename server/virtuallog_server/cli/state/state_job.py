@@ -6,7 +6,7 @@ import base64
 import json
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TextIO, TypeVar
+from typing import Any, BinaryIO, Final, TextIO, TypeVar
 
 import click
 
@@ -16,19 +16,22 @@ from virtuallog_database.state.state import State
 from virtuallog_database.state.variable import VERSION_BYTES, Variable
 from virtuallog_server.cli.common import event_loop
 from virtuallog_server.cli.common.failures import Failure
-from virtuallog_server.cli.common.options import echo_json
+from virtuallog_server.cli.common.options import echo_json, printable
 
 ResultT = TypeVar("ResultT")
+
+VALUE_BYTES_MAX: Final = 64 << 20
+"""Largest value that any storage takes."""
 
 
 def names(storage: str, as_json: bool) -> None:
     """Print the names of all variables, sorted."""
-    found = sorted(_with_state(storage, State.names))
+    found = sorted(_with_state(storage, State.names, create=False))
     if as_json:
         echo_json({"names": found})
     else:
         for name in found:
-            click.echo(name)
+            click.echo(printable(name))
 
 
 def get(storage: str, name: str, as_json: bool) -> None:
@@ -37,14 +40,31 @@ def get(storage: str, name: str, as_json: bool) -> None:
     Raises:
         Failure: there is none.
     """
-    variable = _with_state(storage, lambda state: state.fetch(name))
+    variable = _with_state(storage, lambda state: state.fetch(name), create=False)
     if not variable.is_stored:
-        raise Failure(f"there is no variable '{name}'")
+        raise Failure(f"there is no variable '{printable(name)}'")
     if as_json:
         echo_json(row_of(variable))
     else:
         sys.stdout.buffer.write(variable.value)
         sys.stdout.buffer.flush()
+
+
+def value_of(text: str | None, file: BinaryIO | None) -> bytes:
+    """The value to store: the bytes of an argument, or as much of a file as shows that it is too large.
+
+    Raises:
+        click.UsageError: none or both are given, or the text has a lone surrogate.
+    """
+    if (text is None) == (file is None):
+        raise click.UsageError("give a value, or --file")
+    if file is not None:
+        return file.read(VALUE_BYTES_MAX + 1)
+    assert text is not None
+    try:
+        return text.encode(errors="surrogateescape")  # bytes that are no UTF-8, as Python decodes arguments
+    except UnicodeEncodeError as error:
+        raise click.UsageError(f"the value is not text: {error.reason}") from error
 
 
 def store(storage: str, name: str, value: bytes, expected: str | None, as_json: bool) -> None:
@@ -71,8 +91,8 @@ def expunge(storage: str, name: str, expected: str | None) -> None:
     async def work(state: State) -> bool:
         return await state.expunge(_expected(await state.fetch(name), expected))
 
-    if not _with_state(storage, work):
-        raise Failure(f"there is no variable '{name}'" + (f" of version {expected}" if expected else ""))
+    if not _with_state(storage, work, create=False):
+        raise Failure(f"there is no variable '{printable(name)}'" + (f" of version {expected}" if expected else ""))
 
 
 def dump(storage: str, out: TextIO) -> None:
@@ -84,10 +104,10 @@ def dump(storage: str, out: TextIO) -> None:
             if variable.is_stored:
                 out.write(json.dumps(row_of(variable), ensure_ascii=False) + "\n")
 
-    _with_state(storage, work)
+    _with_state(storage, work, create=False)
 
 
-def restore(storage: str, lines: TextIO, replaces: bool) -> None:
+def restore(storage: str, lines: BinaryIO, replaces: bool) -> None:
     """Store the variables of a dump, one after the other."""
 
     async def work(state: State) -> int:
@@ -114,13 +134,13 @@ def copy(source: str, target: str, replaces: bool) -> None:
                     count += 1
             return count
 
-    click.echo(f"{_with_state(source, work)} variables copied")
+    click.echo(f"{_with_state(source, work, create=False)} variables copied")
 
 
 async def _store_new(state: State, name: str, value: bytes, replaces: bool) -> None:
     variable = await state.fetch(name)
     if variable.is_stored and not replaces:
-        raise Failure(f"there is a variable '{name}' already: --replace")
+        raise Failure(f"there is a variable '{printable(name)}' already: --replace")
     await state.store(variable.mutate(value))
 
 
@@ -133,12 +153,12 @@ def row_of(variable: Variable) -> dict[str, Any]:
         return {**head, "value_base64": base64.b64encode(variable.value).decode()}
 
 
-def _parse_untrusted(line: str, number: int) -> tuple[str, bytes]:
+def _parse_untrusted(line: bytes, number: int) -> tuple[str, bytes]:
     try:
-        row: Mapping[str, Any] = json.loads(line)
+        row: Mapping[str, Any] = json.loads(line.decode())
         name, text = row["name"], row.get("value")
         value = base64.b64decode(row["value_base64"], validate=True) if text is None else text.encode()
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise MalformedError(f"line {number} is not a variable of a dump") from error
     if not isinstance(name, str):
         raise MalformedError(f"line {number} has no name")
@@ -157,9 +177,9 @@ def _expected(found: Variable, expected: str | None) -> Variable:
     return Variable(found.name, found.value, version, is_stored=True)
 
 
-def _with_state(storage: str, work: Callable[[State], Awaitable[ResultT]]) -> ResultT:
+def _with_state(storage: str, work: Callable[[State], Awaitable[ResultT]], *, create: bool = True) -> ResultT:
     async def opened() -> ResultT:
-        async with open_storage(storage) as found:
+        async with open_storage(storage, create=create) as found:
             return await work(State(found))
 
     return event_loop.run(opened)
