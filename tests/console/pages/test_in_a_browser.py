@@ -62,7 +62,7 @@ def test_a_page_is_accessible(browser: Browser, shown: ShownCluster, name: str) 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_fits_a_phone_and_the_dark(browser: Browser, shown: ShownCluster, name: str, tmp_path: Path) -> None:
-    """At 360 pixels nothing scrolls sideways; light and dark differ; the browser has no complaint and asks nobody else."""
+    """At 360 pixels nothing scrolls sideways; light and dark differ; the browser has no complaint and asks no other server."""
     shots = []
     for dark in (False, True):
         browser.look(width=360, height=800, dark=dark)
