@@ -23,6 +23,7 @@ from virtuallog_console.access.admission import Admission
 from virtuallog_console.access.application import ConsoleApplication
 from virtuallog_console.access.core.policy import AccessPolicy
 from virtuallog_console.access.routes import RouteGroup
+from virtuallog_console.door.entry_json import hides_nothing
 from virtuallog_console.door.log_door import door
 from virtuallog_console.door.tail_hub import TailHub
 from virtuallog_console.pages.page_routes import Pages
@@ -105,7 +106,8 @@ async def serve(
     """
     hub = TailHub(log, clock)
     shown = [pages.routes(hub)] if pages is not None else []
-    application = ConsoleApplication([door(log, hub, clock), *shown, *groups], policy, clock, admission)
+    hides = pages.hides if pages is not None else hides_nothing
+    application = ConsoleApplication([door(log, hub, clock, hides), *shown, *groups], policy, clock, admission)
     acceptor = TlsAcceptor(credentials, clock, RateLimitedLog(clock), _NO_TLS) if credentials else None
     connections = HttpConnections(application, BOUNDS, clock, acceptor=acceptor, uncounted=policy.is_trusted)
     async with trio.open_nursery() as nursery:

@@ -20,6 +20,7 @@ from virtuallog_console.access.admission import Admission
 from virtuallog_console.access.application import ConsoleApplication
 from virtuallog_console.access.core.policy import AccessPolicy
 from virtuallog_console.access.routes import RouteGroup
+from virtuallog_console.door.entry_json import Hides, hides_nothing
 from virtuallog_console.door.log_door import door
 from virtuallog_console.door.tail_hub import TailHub
 from virtuallog_server.process.console.http_connections import CONNECTION, HttpConnection
@@ -125,10 +126,11 @@ def room(
     *,
     groups: Sequence[RouteGroup] = (),
     admission: Admission | None = None,
+    hides: Hides = hides_nothing,
 ) -> Room:
     """An application over this log; its hub runs in the nursery."""
     clock = SimulatedClock(Process(NodeId(99)))
     hub = TailHub(log, clock)
     nursery.start_soon(hub.run)
-    groups = [door(log, hub, clock), *groups]
+    groups = [door(log, hub, clock, hides), *groups]
     return Room(ConsoleApplication(groups, policy or AccessPolicy(), clock, admission), hub, clock)

@@ -11,7 +11,7 @@ from virtuallog.contract.caller_roles import Role
 from virtuallog.contract.ports import Clock
 from virtuallog_console.access.routes import ConsoleRequest, ConsoleRoute, Parameter, RouteGroup
 from virtuallog_console.door.appends import Appends
-from virtuallog_console.door.entry_json import ENCODINGS
+from virtuallog_console.door.entry_json import ENCODINGS, Hides, hides_nothing
 from virtuallog_console.door.openapi import describe
 from virtuallog_console.door.payloads import BODY_BYTES_MAX, MEDIA_TYPES
 from virtuallog_console.door.query import Query
@@ -41,9 +41,9 @@ _READ_FAILS: Final = {
 }
 
 
-def door(log: VirtualLog, hub: TailHub, clock: Clock) -> RouteGroup:
-    """The routes of the door to a log. `hub` has to run."""
-    appends, reads, tails = Appends(log), Reads(log), TailStream(log, hub, clock)
+def door(log: VirtualLog, hub: TailHub, clock: Clock, hides: Hides = hides_nothing) -> RouteGroup:
+    """The routes of the door to a log. `hub` has to run; payloads that `hides` is true for are not given out."""
+    appends, reads, tails = Appends(log), Reads(log, hides), TailStream(log, hub, clock, hides)
     described: dict[str, Any] = {}
 
     async def description(request: ConsoleRequest) -> Response:

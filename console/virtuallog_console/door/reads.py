@@ -17,7 +17,7 @@ from virtuallog.contract.loglet import Placed
 from virtuallog.contract.types import Gap, GapKind, LogPosition, PlacedBatch, Record, Sealed
 from virtuallog_console.access.core.problem import Problem, ProblemError
 from virtuallog_console.access.routes import ConsoleRequest
-from virtuallog_console.door.entry_json import ENCODINGS, spell_record
+from virtuallog_console.door.entry_json import ENCODINGS, WITHHELD, Hides, hides_nothing, spell_record
 from virtuallog_console.door.error_answers import problem_of
 from virtuallog_console.door.query import Query, parse_number
 
@@ -44,6 +44,7 @@ class Reads:
     """Reads of one log."""
 
     _log: VirtualLog
+    _hides: Hides = hides_nothing
     _places: trio.Semaphore = attrs.field(factory=lambda: trio.Semaphore(READS_MAX), init=False)
 
     async def entries(self, request: ConsoleRequest) -> Response:
@@ -62,7 +63,7 @@ class Reads:
             if _begins_trimmed(found):
                 first = await self._beyond_trim(found, start)
                 found = await self._read_on(first, min(tail, first + limit), max_bytes)
-            return await _page(_within(found, limit, max_bytes), first, tail, encoding)
+            return await _page(_within(found, limit, max_bytes), first, tail, encoding, self._hides)
 
     async def entry(self, request: ConsoleRequest) -> Response:
         """The payload of one entry, as it is."""
@@ -77,6 +78,8 @@ class Reads:
                 await self._beyond_trim(found, position)
             for record in _records(found):
                 if not isinstance(record, Gap):
+                    if self._hides(record.payload):
+                        raise ProblemError(_withheld(position))
                     headers = {"X-Position": str(position), "X-Time-Ms": str(record.time_ms)}
                     return Response(record.payload, 200, headers, media_type="application/octet-stream")
                 raise ProblemError(_hole(position, record.kind))
@@ -166,17 +169,28 @@ def _within(found: Sequence[Placed], limit: int, max_bytes: int) -> Iterator[Rec
         yield record
 
 
-async def _page(records: Iterator[Record], first: int, tail: int, encoding: str) -> Response:
+async def _page(records: Iterator[Record], first: int, tail: int, encoding: str, hides: Hides) -> Response:
     entries, gaps, stop = list[str](), list[str](), first
     for count, record in enumerate(records, 1):
         is_gap = isinstance(record, Gap)
-        (gaps if is_gap else entries).append(spell_record(record, encoding))
+        (gaps if is_gap else entries).append(spell_record(record, encoding, hides))
         stop = record.stop if isinstance(record, Gap) else record.position + 1
         if count % PIECE == 0:
             await trio.lowlevel.checkpoint()
     head = json.dumps({"from": first, "next": stop, "tail": max(tail, stop)})[:-1]
     text = f'{head}, "entries": [{", ".join(entries)}], "gaps": [{", ".join(gaps)}]}}'
     return Response(text, media_type="application/json")
+
+
+def _withheld(position: int) -> Problem:
+    return Problem(
+        status=403,
+        kind="withheld",
+        title="The bytes of the entry are not given out",
+        detail=f"position {position} is {WITHHELD}",
+        remedy=f"see /entries/{position}, which shows what is not masked",
+        more={"position": position},
+    )
 
 
 def _hole(position: int, kind: GapKind) -> Problem:

@@ -24,7 +24,7 @@ from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.contract.errors import BeyondTailError, VirtualLogError
 from virtuallog.contract.ports import Clock
 from virtuallog_console.access.routes import ConsoleRequest
-from virtuallog_console.door.entry_json import ENCODINGS
+from virtuallog_console.door.entry_json import ENCODINGS, Hides, hides_nothing
 from virtuallog_console.door.error_answers import problem_of
 from virtuallog_console.door.query import Query, malformed, parse_number
 from virtuallog_console.door.reads import translated
@@ -46,8 +46,9 @@ class TailStream:
     """Tails of one log."""
 
     _log: VirtualLog
-    _hub: TailHub
-    _clock: Clock
+    hub: TailHub
+    clock: Clock
+    hides: Hides = hides_nothing
 
     async def tail(self, request: ConsoleRequest) -> Response:
         """Follow the log: behind `Last-Event-ID`, from `from` on, or from the tail on."""
@@ -63,18 +64,19 @@ class TailStream:
             tail = (await self._log.check_tail()).tail
             if start is not None and start > tail:
                 raise BeyondTailError(start, tail)
-        return _TailResponse(self._hub, self._clock, request, tail if start is None else start, encoding)
+        return _TailResponse(self, request, tail if start is None else start, encoding)
 
 
 class _TailResponse(Response):
     """The answer: it sends until the tail ends or the client goes."""
 
-    def __init__(self, hub: TailHub, clock: Clock, request: ConsoleRequest, start: int, encoding: str) -> None:
+    def __init__(self, tails: TailStream, request: ConsoleRequest, start: int, encoding: str) -> None:
         super().__init__(None, 200, media_type="text/event-stream")
         del self.headers["content-length"]
         self.headers["X-Accel-Buffering"] = "no"
-        self._hub = hub
-        self._clock = clock
+        self._hub = tails.hub
+        self._clock = tails.clock
+        self._hides = tails.hides
         self._request = request
         self._start = start
         self._encoding = encoding
@@ -98,7 +100,7 @@ class _TailResponse(Response):
                 if chunk is None:
                     await send(b":\n\n")
                 else:
-                    await send(chunk.events(self._encoding, cursor.position))
+                    await send(chunk.events(self._encoding, cursor.position, self._hides))
                     cursor.position = chunk.stop
             last = _event("resume", {"from": cursor.position, "reason": f"open for {TAIL_SECONDS:g} s"})
         except BehindError:

@@ -15,7 +15,7 @@ from typing import Final
 import attrs
 
 from virtuallog.contract.types import Gap, LogPosition, Record
-from virtuallog_console.door.entry_json import spell_record
+from virtuallog_console.door.entry_json import Hides, hides_nothing, spell_record
 
 WINDOW_BYTES_MAX: Final = 8 << 20
 """Payload bytes that a window keeps, or one chunk. Spelled in both encodings they are some four times as many."""
@@ -46,12 +46,12 @@ class TailChunk:
         """One past the last position of the chunk."""
         return stop_of(self.records[-1])
 
-    def events(self, encoding: str, position: int) -> bytes:
-        """Events for the positions from `position` on."""
+    def events(self, encoding: str, position: int, hides: Hides = hides_nothing) -> bytes:
+        """Events for the positions from `position` on. `hides` is the same for all tails."""
         if position > self.start:
-            return spell_events([record for record in self.records if stop_of(record) > position], encoding)
+            return spell_events([record for record in self.records if stop_of(record) > position], encoding, hides)
         if encoding not in self._spelled:
-            self._spelled[encoding] = spell_events(self.records, encoding)
+            self._spelled[encoding] = spell_events(self.records, encoding, hides)
         return self._spelled[encoding]
 
 
@@ -105,12 +105,12 @@ class TailWindow:
         return self._chunks[bisect.bisect_right(self._stops, position)]
 
 
-def spell_events(records: Sequence[Record], encoding: str) -> bytes:
+def spell_events(records: Sequence[Record], encoding: str, hides: Hides = hides_nothing) -> bytes:
     """Server-sent events: the id of each is its last position, so that `Last-Event-ID` says where to go on."""
     return "".join(
         f"event: {'gap' if isinstance(record, Gap) else 'entry'}\n"
         f"id: {stop_of(record) - 1}\n"
-        f"data: {spell_record(record, encoding)}\n\n"
+        f"data: {spell_record(record, encoding, hides)}\n\n"
         for record in records
     ).encode()
 

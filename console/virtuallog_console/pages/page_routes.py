@@ -11,6 +11,7 @@ from virtuallog.contract.caller_roles import Role
 from virtuallog.contract.metastore import MetaStoreProvider
 from virtuallog_console.access.core.problem import Problem, ProblemError
 from virtuallog_console.access.routes import REQUEST_SECONDS, ConsoleRequest, ConsoleRoute, Parameter, RouteGroup
+from virtuallog_console.door.entry_json import Hides, hides_nothing
 from virtuallog_console.door.tail_hub import TailHub
 from virtuallog_console.pages.chain_page import ChainPage
 from virtuallog_console.pages.entries_page import EntriesPages
@@ -20,6 +21,7 @@ from virtuallog_console.pages.nodes_page import HoldsPage, NodesPage
 from virtuallog_console.pages.renderer import STATIC_TYPES, static_files
 from virtuallog_console.pages.tail_page import END_SECONDS, STREAM_SECONDS, TailPage
 from virtuallog_console.pages.tree_pages import EXPORT_REQUEST_SECONDS, TreePages
+from virtuallog_console.views.database_commands import is_database_entry
 from virtuallog_console.views.live import LiveFigures
 from virtuallog_console.views.masks import NO_MASKS, Masks
 
@@ -42,6 +44,11 @@ class Pages:
         self._metastore = metastore
         self._figures = LiveFigures(log)
         self._masks = masks
+
+    @property
+    def hides(self) -> Hides:
+        """Payloads that the door does not give out: with masks, the entries of a database, which contain every value."""
+        return is_database_entry if self._masks.patterns else hides_nothing
 
     async def run(self) -> None:
         """Take live figures until cancelled."""

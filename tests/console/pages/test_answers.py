@@ -11,7 +11,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.console.asgi import Room, room
+from tests.console.asgi import Exchange, Room, room
 from tests.console.pages.page_reader import PageReader, read
 from tests.console.served import Answer
 from tests.console.views.test_nodes import log_of
@@ -71,7 +71,7 @@ async def shown(world: World) -> AsyncIterator[Shown]:
         hub = TailHub(log, log.view.environment.clock)
         nursery.start_soon(hub.run)
         nursery.start_soon(pages.run)
-        yield Shown(room(log, nursery, POLICY, groups=[pages.routes(hub)]), world, log)
+        yield Shown(room(log, nursery, POLICY, groups=[pages.routes(hub)], hides=pages.hides), world, log)
         nursery.cancel_scope.cancel()
 
 
@@ -119,6 +119,24 @@ async def test_values_are_hidden_in_entries_and_exports(world: World, autojump_c
     assert b'"withheld": "masked' in exports[0].body
     assert b'{"end": true' in exports[0].body
     assert refused.status == 403
+
+
+async def test_the_door_gives_no_masked_value(world: World, autojump_clock: MockClock) -> None:
+    """With masks an entry of a database comes without its bytes, in a list, alone and in a tail; one of a program comes as it is."""
+    async with shown(world) as served:
+        await served.log.append(b"of a program")
+        listed = (await served.ask("/v1/entries?from=0&encoding=text", **ADMIN)).json["entries"]
+        withheld = [entry for entry in listed if "withheld" in entry]
+        alone = await served.ask(f"/v1/entries/{withheld[0]['position']}", **ADMIN)
+        tail = Exchange(path="/v1/tail", query="from=0&encoding=text", takes=2000)
+        await tail.run(served.room.application, served.room.clock)
+
+    assert len(withheld) >= 6
+    assert [entry["text"] for entry in listed if "text" in entry] == ["of a program"]
+    assert SECRET not in str(listed)
+    assert (alone.status, alone.json["type"]) == (403, "urn:virtuallog:problem:withheld")
+    assert b'"withheld"' in tail.received
+    assert b'"base64"' not in tail.received.partition(b"of a program")[0]
 
 
 async def test_an_address_that_makes_no_sense_is_a_sentence(world: World, autojump_clock: MockClock) -> None:
