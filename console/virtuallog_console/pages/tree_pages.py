@@ -43,6 +43,7 @@ class TreePages:
             count=CHILDREN,
             decoder=decoder,
             preview_bytes=PREVIEW_BYTES_MAX if is_all else PREVIEW_BYTES,
+            node=query.number("node"),
         )
         return self._frame.show(
             "tree.html",
@@ -50,6 +51,7 @@ class TreePages:
             view=view,
             steps=steps_of(path),
             after=query.text("after"),
+            nodes=self._nodes(),
             is_masked=asked.viewer.masks.covers(path),
             is_admin=asked.viewer.is_admin,
             is_all=is_all,
@@ -75,6 +77,12 @@ class TreePages:
             "application/x-ndjson",
             {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='', errors='replace')}.jsonl"},
         )
+
+    def _nodes(self) -> list[int]:
+        """Nodes that may be asked instead. A server of the database knows the watches of its own clients."""
+        register = self._frame.log.view.cached
+        assert register is not None, "has_database has looked at it"
+        return sorted(int(node) for node in register.nodes)
 
     async def _has_database(self) -> bool:
         if self._frame.log.view.cached is None:  # the first request of all; its failure is in the view

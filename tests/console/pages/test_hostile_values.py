@@ -142,7 +142,7 @@ def test_the_tree(attack: str, words: str) -> None:
         children=(child,), next=attack, data_watches=1, child_watches=1, problem=attack,
     )  # fmt: skip
     common = {
-        "steps": steps_of(path), "after": attack, "is_masked": True, "is_admin": True, "is_all": False, "decoder": "auto",
+        "steps": steps_of(path), "after": attack, "is_masked": True, "is_admin": True, "nodes": [1, 2], "is_all": False, "decoder": "auto",
         "decoders": ["auto"],
     }  # fmt: skip
     found = page("tree.html", attack=attack, view=view, **common)
