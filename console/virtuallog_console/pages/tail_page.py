@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from virtuallog.contract.errors import VirtualLogError
 from virtuallog.contract.ports import Clock
 from virtuallog.contract.types import Gap, Record
 from virtuallog_console.door.tail_hub import BehindError, ClosedError, TailCursor, TailHub
-from virtuallog_console.door.tail_window import TailChunk
+from virtuallog_console.door.tail_window import TailChunk, stop_of
 from virtuallog_console.pages.frame import Frame, PageRequest
 from virtuallog_console.pages.lines_response import wait_disconnect
 from virtuallog_console.pages.page_query import parse_number
@@ -40,6 +41,8 @@ ROWS_AT_FIRST: Final = 20
 """Rows that the page has when it is opened."""
 PAUSE_SECONDS: Final = 0.5
 """Least time between two events to a viewer: what is appended meanwhile is one event."""
+PAUSE_OF_TAIL_SECONDS: Final = 0.01
+"""Longer pause for each tail that is open: an event with all its rows costs about a millisecond, so tails take a tenth of the CPU at most."""
 ROW_BYTES: Final = 256
 """Bytes that are shown of each value."""
 BACK_MAX: Final = 1000
@@ -136,20 +139,29 @@ class TailPage:
 
 @attrs.define(eq=False)
 class _Waiting:
-    """Records that are not sent yet."""
+    """Records that are not sent yet: whole chunks, as few as have the newest `ROWS_MAX` records."""
 
-    records: deque[Record] = attrs.field(factory=lambda: deque(maxlen=ROWS_MAX))
+    skipped: int = 0
+    """Positions that the stream has not begun at."""
     count: int = 0
-    left_out: int = 0
+    _parts: deque[Sequence[Record]] = attrs.field(factory=deque)
+    _kept: int = 0
+    """Records in the parts."""
 
     def add(self, chunk: TailChunk, position: int) -> None:
         """Add what a chunk has from a position on."""
-        for record in chunk.records:
-            stop = record.stop if isinstance(record, Gap) else record.position + 1
-            if stop > position:
-                self.left_out += len(self.records) == ROWS_MAX
-                self.records.append(record)
-                self.count += 1
+        part = chunk.records
+        if position > chunk.start:
+            part = [record for record in part if stop_of(record) > position]
+        self.count += len(part)
+        self._kept += len(part)
+        self._parts.append(part)
+        while self._kept - len(self._parts[0]) >= ROWS_MAX:
+            self._kept -= len(self._parts.popleft())
+
+    def newest(self) -> list[Record]:
+        """The records that are sent."""
+        return [record for part in self._parts for record in part][-ROWS_MAX:]
 
 
 class _RowStream(Response):
@@ -186,7 +198,7 @@ class _RowStream(Response):
     async def _send_rows(self, cursor: TailCursor, send: Send) -> bytes:
         """Send events until the end. Returns the last one, which is not sent."""
         end = self._clock.monotonic() + STREAM_SECONDS
-        waiting = _Waiting(left_out=self._left_out)
+        waiting = _Waiting(skipped=self._left_out)
         try:
             await self._send(cursor, send, _event("rows", await self._rows(waiting, cursor.position)))
             while self._clock.monotonic() < end:
@@ -206,13 +218,16 @@ class _RowStream(Response):
         return _event("ended", {"next": cursor.position, "reason": reason, "again": again})
 
     async def _gather(self, cursor: TailCursor, seconds: float) -> _Waiting:
-        """All that comes until `PAUSE_SECONDS` after the first record; nothing if none comes in time."""
+        """All that comes within a pause after the first record; nothing if none comes in time."""
         waiting = _Waiting()
         with self._clock.timeout(max(0.0, seconds)):
             await self._take(cursor, waiting)
         if waiting.count:
             # What has come is sent before the failure, which the next call meets again.
-            with suppress(BehindError, ClosedError, VirtualLogError), self._clock.timeout(PAUSE_SECONDS):
+            with (
+                suppress(BehindError, ClosedError, VirtualLogError),
+                self._clock.timeout(PAUSE_SECONDS + PAUSE_OF_TAIL_SECONDS * self._hub.tails),
+            ):
                 while True:
                     await self._take(cursor, waiting)
                     await trio.lowlevel.checkpoint()
@@ -224,11 +239,12 @@ class _RowStream(Response):
         cursor.position = chunk.stop
 
     async def _rows(self, waiting: _Waiting, position: int) -> dict[str, Any]:
+        records = waiting.newest()
         return {
             "next": position,
             "count": waiting.count,
-            "left_out": waiting.left_out,
-            "rows": await self._cache.rows([*waiting.records], self._asked.viewer),
+            "left_out": waiting.skipped + waiting.count - len(records),
+            "rows": await self._cache.rows(records, self._asked.viewer),
         }
 
     async def _send(self, cursor: TailCursor, send: Send, event: bytes) -> None:
