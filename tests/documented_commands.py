@@ -97,8 +97,8 @@ class Clusters:
 def open_clusters(folder: Path) -> Iterator[Clusters]:
     """A shell, and beside it the clusters that the document's own commands start."""
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    first = free_ports(9)
-    named = [*range(7001, 7004), *range(7101, 7104), *range(2181, 2184)]
+    first = free_ports(10)
+    named = [*range(7001, 7004), *range(7101, 7104), *range(2181, 2184), 8090]
     ports = {str(port): str(first + number) for number, port in enumerate(named)}
     made = Clusters(Shell(folder, environment), ports)
     try:
@@ -117,7 +117,7 @@ def run_document(document: Path, clusters: Clusters) -> list[str]:
             clusters.down()
             shell.run(block.text)
         elif block.kind == "sh":
-            printed = shell.run(block.text)
+            printed = shell.run(clusters.moved(block.text))
         elif block.kind == "python":
             (shell.folder / "example.py").write_text(clusters.moved(block.text))
             printed = shell.run(f"{sys.executable} example.py")

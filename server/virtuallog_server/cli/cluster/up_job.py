@@ -21,6 +21,7 @@ Next, in another terminal:
     virtuallog read --from 0           prints all entries
     virtuallog reconfigure --to paxos  swaps the consensus protocol, while the log is in use
     virtuallog explain                 says what there is, and why
+    virtuallog console                 shows that in a browser, and lets curl append and read
 Ctrl-C ends the nodes; the same command starts them again, with all that was written."""
 
 
