@@ -13,10 +13,10 @@ from tests.database.registrar.lossy_records import NAME, NAMES, Admit, Remove, S
 from tests.database.registrar.test_registrar import at_once
 from virtuallog.contract.errors import CorruptionError, InvalidSettingError, TooLargeError
 from virtuallog_database.registrar.core.edit import Edit, Operation
-from virtuallog_database.registrar.core.machine import RegistrarMachine, Store
+from virtuallog_database.registrar.core.machine import RegistrarMachine, Resolve, Store
 from virtuallog_database.registrar.core.ownership import OWNER_BYTES_MAX
 from virtuallog_database.registrar.core.tables import RecordTable, Registry
-from virtuallog_database.registrar.errors import DeposedError
+from virtuallog_database.registrar.errors import DeposedError, RegistrarAbortedError
 from virtuallog_database.registrar.follower import open_follower
 from virtuallog_database.registrar.json_codec import json_table
 from virtuallog_database.registrar.registrar import RegistrarSettings, open_registrar
@@ -234,3 +234,30 @@ def test_tags_are_counted_without_a_search() -> None:
         registry.commit(edit.changes)
         assert registry.tagged(JOBS, "noted") == registry.copy().tagged(JOBS, "noted") == expected
         assert edit.tagged(JOBS, "unknown") == 0
+
+
+@pytest.mark.parametrize("answer", ["done", "refused", "too large"])
+def test_an_answer_behind_the_end_of_a_registrar(answer: str) -> None:
+    """It was on its way when the registrar was closed: nothing follows from it."""
+    machine = running()
+    machine.offer("caller", Admit("a"))
+    machine.begin()
+    (told,) = machine.failed(RegistrarAbortedError(NAME, "it was closed"))
+    assert isinstance(told, Resolve)
+
+    behind = (
+        machine.too_large(TooLargeError("x", 2, 1))
+        if answer == "too large"
+        else machine.stored(is_done=answer == "done")
+    )
+    assert behind == []
+    assert machine.queued == 0
+
+
+def test_a_copy_behind_the_end_of_a_registrar() -> None:
+    """The same for a load."""
+    machine = RegistrarMachine(NAME, [NAMES], "one", lambda: bytes(16))
+    machine.recover()
+    machine.failed(RegistrarAbortedError(NAME, "it was closed"))
+
+    assert machine.copied(Registry(), b"") == []

@@ -250,6 +250,38 @@ async def test_the_operation_of_a_cancelled_caller_may_happen(autojump_clock: Mo
         assert await storage.stored() == {"a": "a name", "b": "a name"}
 
 
+async def test_the_end_of_the_block_meets_the_answer_of_a_store(autojump_clock: MockClock) -> None:
+    """The store is answered in the turn in which the block ends. Its caller gets an unknown outcome."""
+    storage = Storage()
+    async with trio.open_nursery() as nursery, opened(storage) as registrar:
+        await registrar.recover()
+        storage.is_open = trio.Event()
+        nursery.start_soon(_aborted, registrar)
+        await trio.testing.wait_all_tasks_blocked()
+        storage.is_open.set()
+    assert await storage.stored() in ({}, {"a": "a name"})
+
+
+async def test_the_end_of_the_block_meets_the_answer_of_a_load(autojump_clock: MockClock) -> None:
+    """The same during the recovery."""
+    storage = Storage()
+    storage.is_open = trio.Event()
+    async with trio.open_nursery() as nursery, opened(storage) as registrar:
+        nursery.start_soon(_recovery_aborted, registrar)
+        await trio.testing.wait_all_tasks_blocked()
+        storage.is_open.set()
+
+
+async def _aborted(registrar: Registrar) -> None:
+    with pytest.raises(RegistrarAbortedError):
+        await registrar.apply(Admit("a"))
+
+
+async def _recovery_aborted(registrar: Registrar) -> None:
+    with pytest.raises(RegistrarAbortedError):
+        await registrar.recover()
+
+
 async def at_once(registrar: Registrar, storage: Storage, operations: Sequence[Operation]) -> list[OperationResult]:
     """Results of operations that wait, in this order, while an earlier one is being stored."""
     results: dict[int, OperationResult] = {}

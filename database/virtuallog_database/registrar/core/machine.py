@@ -166,6 +166,8 @@ class RegistrarMachine:
     def copied(self, registry: Registry, version: bytes) -> list[Effect]:
         """Fence earlier owners. The machine owns the registry from now on; a new one, without a version, if nothing is stored. Errors end the
         registrar: see `error`."""
+        if self.state is MachineState.ENDED:  # meanwhile
+            return []
         assert self.state is MachineState.LOADING
         found = registry.get(OWNERSHIP, KEY)
         if found is None and self.empty is EmptyPolicy.FAIL:
@@ -220,8 +222,10 @@ class RegistrarMachine:
         return [Resolve(ticket, answer) for ticket, answer in batch.unchanged_answers(self.version)]
 
     def stored(self, *, is_done: bool) -> list[Effect]:
-        """The store under way has an answer."""
+        """The store under way has an answer. If the registrar has ended meanwhile, nothing follows from it."""
         batch = self._batch
+        if self.state is MachineState.ENDED:
+            return []
         assert batch is not None
         if not is_done and self.state is MachineState.FENCING and self._fences < FENCES_MAX:
             # Another owner, former or new, has stored something since the load. It has happened before this recovery.
@@ -244,6 +248,8 @@ class RegistrarMachine:
         """The storage takes no value of the size that the batch would make, and has done nothing. Its operations are tried again in smaller
         batches, and one that is too large by itself is refused."""
         batch = self._batch
+        if self.state is MachineState.ENDED:
+            return []
         assert batch is not None
         if self.state is MachineState.FENCING:
             return self.failed(error)
