@@ -22,7 +22,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def run(folder: Path, environment: dict[str, str], *command: str) -> str:
-    """What a command prints; it must succeed."""
+    """Output of a command, which must succeed."""
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT_SECONDS
     )  # fmt: skip

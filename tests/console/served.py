@@ -53,7 +53,7 @@ class Served:
     log: VirtualLog
     world: World
     context: ssl.SSLContext | None = None
-    """How the client shows who it is; None without TLS."""
+    """TLS context with the certificate of the client; None without TLS."""
 
     def as_(self, files: TlsFiles) -> Served:
         """The same console, called by the owner of these files."""

@@ -18,7 +18,7 @@ BOUND_SECONDS: Final = 5.0
 
 @attrs.frozen(kw_only=True)
 class LogBounds:
-    """What is known of both ends of the log."""
+    """Both ends of the log, as far as they are known."""
 
     trim_point: int | None = None
     """First position that is not trimmed. None if it could not be learnt."""

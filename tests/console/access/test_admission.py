@@ -1,4 +1,4 @@
-"""What may be under way at a time, of all callers and of each."""
+"""Bounds of what is under way at a time, of all callers and of each."""
 
 from __future__ import annotations
 

@@ -227,7 +227,7 @@ async def test_one_unknown_bound_does_not_hide_the_other(autojump_clock: MockClo
 
 
 async def test_damage_ends_a_page_where_it_is(autojump_clock: MockClock) -> None:
-    """What was read before stays, and the position is named."""
+    """Rows that were read before stay, and the position is named."""
     async with world() as w:
         log = w.client()
         await log.append(b"a")

@@ -54,7 +54,7 @@ class Scan:
     """A read of rows in an order."""
 
     index: str | None = None
-    """None: the order of the keys."""
+    """Index whose order it has; None: that of the keys."""
     prefix: str | None = None
     """Value of the first column."""
     start: str | None = None
