@@ -40,10 +40,14 @@ THREADS = ("threading.*", "concurrent.*", "multiprocessing.*", "trio.to_thread",
 ADAPTERS = {
     Path(name)
     for name in (
+        "virtuallog/aio/grouped_appends.py",
+        "virtuallog/aio/log.py",
         "virtuallog/blocking.py",
-        "virtuallog/runtime/asyncio_blocks.py",
-        "virtuallog/runtime/asyncio_bridge.py",
-        "virtuallog/runtime/asyncio_calls.py",
+        "virtuallog/runtime/bridge/blocks.py",
+        "virtuallog/runtime/bridge/asyncio_bridge.py",
+        "virtuallog/runtime/bridge/calls.py",
+        "virtuallog/runtime/bridge/shared_call.py",
+        "virtuallog/runtime/bridge/slots.py",
         "virtuallog/runtime/clock.py",
         "virtuallog/runtime/loop_thread.py",
         "virtuallog/runtime/zookeeper_client.py",

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 
+from virtuallog.aio.grouped_appends import GroupedAppends
 from virtuallog.client.appender import Appender, AppenderSettings
 from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.contract.batch import SessionId
-from virtuallog.contract.errors import VirtualLogError
 from virtuallog.contract.types import LogPosition
-from virtuallog.runtime.asyncio_bridge import AsyncioBridge
+from virtuallog.runtime.bridge.asyncio_bridge import AsyncioBridge
 
 
 class AsyncioAppender:
@@ -24,9 +24,12 @@ class AsyncioAppender:
         self._settings = settings
         self._held = bridge.hold(self._open)
         self._opened: Appender | None = None
+        self._appends: GroupedAppends | None = None
 
     async def __aenter__(self) -> AsyncioAppender:
-        self._opened = await self._held.__aenter__()
+        self._opened = opened = await self._held.__aenter__()
+        settings = self._settings or self._log.appender_settings
+        self._appends = GroupedAppends(self._bridge, settings, opened.try_post, opened.append)
         return self
 
     async def __aexit__(
@@ -63,14 +66,8 @@ class AsyncioAppender:
         appender, copied = self._appender, list(payloads)
         if expected_tail is not None or not copied:
             return await self._bridge.call(appender.append, copied, expected_tail)
-
-        def post(done: Callable[[range | VirtualLogError], None]) -> bool:
-            if appender.is_full:
-                return False
-            appender.post_many(copied, done)
-            return True
-
-        return await self._bridge.call_posted(post, appender.append, copied)
+        assert self._appends is not None
+        return await self._appends.append(copied)
 
     @property
     def _appender(self) -> Appender:

@@ -1,11 +1,12 @@
 """The log for asyncio: `connect`, `AsyncioLog`, `scan` and `find_time`.
 
 Each method does and raises the same as the method of that name in `virtuallog.client`. A cancelled call is cancelled there,
-too, and `CancelledError` comes when it has ended (`virtuallog.runtime.asyncio_bridge`).
+too, and `CancelledError` comes when it has ended (`virtuallog.runtime.bridge.asyncio_bridge`).
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from virtuallog.aio.appender import AsyncioAppender
+from virtuallog.aio.grouped_appends import GroupedAppends
 from virtuallog.aio.reader import AsyncioReader, AsyncioScan
 from virtuallog.client import time_search
 from virtuallog.client.appender import AppenderSettings
@@ -23,14 +25,15 @@ from virtuallog.client.virtual_log import VirtualLog, VirtualLogSettings, Virtua
 from virtuallog.connect import connect as trio_connect
 from virtuallog.contract.capnp_interface import Interface
 from virtuallog.contract.chain import SegmentId
-from virtuallog.contract.errors import VirtualLogError
 from virtuallog.contract.loglet import Placed
 from virtuallog.contract.metrics import MetricFamily
 from virtuallog.contract.ports import ReplyT, Request
 from virtuallog.contract.provider import LogletProvider
 from virtuallog.contract.register import Register
 from virtuallog.contract.types import LogletOffset, LogPosition, NodeId, Tail
-from virtuallog.runtime.asyncio_bridge import AsyncioBridge, open_bridge
+from virtuallog.runtime.bridge.asyncio_bridge import AsyncioBridge, open_bridge
+from virtuallog.runtime.bridge.shared_call import SharedCall
+from virtuallog.runtime.bridge_errors import CompletedError
 
 ResultT = TypeVar("ResultT")
 ParametersT = ParamSpec("ParametersT")
@@ -45,6 +48,8 @@ class AsyncioLog:
         """Make no call yet; `bridge` leads to the loop that runs `log`."""
         self._log = log
         self._bridge = bridge
+        self._appends = GroupedAppends(bridge, log.appender_settings, log.post, log.append_many)
+        self._tail = SharedCall(bridge, log.check_tail)
 
     @property
     def is_open(self) -> bool:
@@ -63,14 +68,16 @@ class AsyncioLog:
 
         Entries of one loop are in the log in the order of the calls, as long as the client has room for them.
         """
-        return await self._bridge.call_posted(partial(self._post, payload), self._log.append, payload)
+        try:
+            return LogPosition((await self._appends.append((payload,))).start)
+        except asyncio.CancelledError as error:
+            if isinstance(error.__cause__, CompletedError):
+                error.__cause__ = CompletedError(LogPosition(error.__cause__.result.start))
+            raise
 
     async def append_many(self, payloads: Sequence[bytes]) -> range:
         """See `VirtualLog.append_many`, and `append`."""
-        copied = list(payloads)
-        if not copied:
-            return range(0)
-        return await self._bridge.call_posted(partial(self._log.post, copied), self._log.append_many, copied)
+        return await self._appends.append(list(payloads)) if payloads else range(0)
 
     async def append_if_tail(self, payload: bytes, expected_tail: LogPosition) -> LogPosition:
         """See `VirtualLog.append_if_tail`."""
@@ -81,8 +88,8 @@ class AsyncioLog:
         return AsyncioAppender(self._log, self._bridge, settings)
 
     async def check_tail(self) -> Tail:
-        """See `VirtualLog.check_tail`."""
-        return await self._bridge.call(self._log.check_tail)
+        """See `VirtualLog.check_tail`. Tasks that ask within one turn of the loop share one call."""
+        return await self._tail.ask()
 
     async def read(self, start: LogPosition, stop: LogPosition, max_bytes: int = 1 << 20) -> Sequence[Placed]:
         """See `VirtualLog.read`."""
@@ -115,12 +122,6 @@ class AsyncioLog:
             UnavailableError: no majority of the MetaStore answered.
         """
         return await self._bridge.call(self._log.view.refresh)
-
-    def _post(self, payload: bytes, done: Callable[[LogPosition | VirtualLogError], None]) -> bool:
-        def told(found: range | VirtualLogError) -> None:
-            done(LogPosition(found.start) if isinstance(found, range) else found)
-
-        return self._log.post((payload,), told)
 
     # -- changes of the chain -----------------------------------------------------------------------------------
 

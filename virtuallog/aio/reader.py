@@ -11,7 +11,7 @@ from virtuallog.client.reader import Reader, records
 from virtuallog.client.scan import Scan
 from virtuallog.contract.loglet import Placed
 from virtuallog.contract.types import Gap, LogPosition, Record
-from virtuallog.runtime.asyncio_bridge import AsyncioBridge, Pieces
+from virtuallog.runtime.bridge.asyncio_bridge import AsyncioBridge, Pieces
 
 
 class AsyncioReader:

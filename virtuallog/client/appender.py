@@ -164,6 +164,13 @@ class Appender:
         """
         self._put(PostedAppend(payloads, check_size(payloads, self._entry_bytes_max), None, done=done))
 
+    def try_post(self, payloads: Sequence[bytes], done: Callable[[range | VirtualLogError], None]) -> bool:
+        """`post_many`, unless the queue is full: then nothing is done, `done` is not called, and False is returned."""
+        if self._queue.is_full:
+            return False
+        self.post_many(payloads, done)
+        return True
+
     def _put(self, offer: PendingAppend) -> None:
         state, queue = self._state, self._queue
         if self._closed or state.ended_by is not None:

@@ -104,7 +104,7 @@ class VirtualLog:
         self.watchdog: Final = Watchdog(self.view, self.successors, settings.chain.watchdog_period)
         self.space: Final = AddressSpace(self.view, self.chain_writer, self.successors)
         self._modification = SegmentModification(self.view, self.chain_writer)
-        self._appender_settings = settings.appender
+        self.appender_settings: Final = settings.appender
         self._appender: Appender | None = None
         self._conditional: list[Appender] = []
         """Idle appenders for conditional appends, with nothing in flight.
@@ -144,11 +144,7 @@ class VirtualLog:
 
         Returns False if the queue is full: nothing was done, and `done` is not called.
         """
-        appender = self._default_appender()
-        if appender.is_full:
-            return False
-        appender.post_many(payloads, done)
-        return True
+        return self._default_appender().try_post(payloads, done)
 
     async def append_if_tail(self, payload: bytes, expected_tail: LogPosition) -> LogPosition:
         """Append only if the entry lands exactly at `expected_tail`; at most once.
@@ -174,7 +170,7 @@ class VirtualLog:
 
     def appender(self, settings: AppenderSettings | None = None) -> Appender:
         """A new session: order is kept within a session, not between sessions. Close it after use."""
-        made = Appender(self.space, settings or self._appender_settings, self._append_meter, self._appenders.discard)
+        made = Appender(self.space, settings or self.appender_settings, self._append_meter, self._appenders.discard)
         self._appenders.add(made)
         return made
 
@@ -237,7 +233,7 @@ class VirtualLog:
 
     def metrics(self) -> list[MetricFamily]:
         """The same figures as metric families, with the names of `virtuallog.contract.metrics.MetricsSource`."""
-        limit = self._appender_settings.queue_bytes_max
+        limit = self.appender_settings.queue_bytes_max
         return [
             *self._append_meter.metrics(self._queued_bytes, limit, self._batches_in_flight),
             *self.chain_writer.meter.metrics(self.view.cached),

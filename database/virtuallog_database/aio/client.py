@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import attrs
 
-from virtuallog.runtime.asyncio_bridge import AsyncioBridge, open_bridge
+from virtuallog.runtime.bridge.asyncio_bridge import AsyncioBridge, open_bridge
 from virtuallog_database.aio.state import AsyncioStateStorage
 from virtuallog_database.aio.tables import AsyncioTables
 from virtuallog_database.aio.watch_stream import AsyncioWatchStream

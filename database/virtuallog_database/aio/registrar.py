@@ -22,7 +22,7 @@ import trio
 
 from virtuallog.contract.metrics import MetricFamily
 from virtuallog.contract.ports import Clock
-from virtuallog.runtime.asyncio_bridge import AsyncioBridge, Pieces
+from virtuallog.runtime.bridge.asyncio_bridge import AsyncioBridge, Pieces
 from virtuallog_database.aio.state import AsyncioRecordStorage
 from virtuallog_database.registrar.core.batch import OperationResult
 from virtuallog_database.registrar.core.edit import Operation

@@ -15,7 +15,7 @@ from functools import partial
 import attrs
 
 from virtuallog.contract.ports import Clock
-from virtuallog.runtime.asyncio_bridge import AsyncioBridge, open_bridge
+from virtuallog.runtime.bridge.asyncio_bridge import AsyncioBridge, open_bridge
 from virtuallog.runtime.clock import SystemClock
 from virtuallog_database.state.core.record_changes import RecordChanges, VersionedRecords
 from virtuallog_database.state.errors import OutcomeUnknownError

@@ -10,7 +10,7 @@ from typing import TypeVar
 import attrs
 
 from virtuallog.contract.errors import InvalidSettingError
-from virtuallog.runtime.asyncio_bridge import AsyncioBridge
+from virtuallog.runtime.bridge.asyncio_bridge import AsyncioBridge
 from virtuallog_database.table.client import PAGE_COUNT, PAUSE_SECONDS, TRIES, Tables
 from virtuallog_database.table.errors import ConflictError
 from virtuallog_database.table.schema import KeyValue, RowT

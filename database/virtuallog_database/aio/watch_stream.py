@@ -6,7 +6,7 @@ from collections import deque
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
-from virtuallog.runtime.asyncio_bridge import AsyncioBridge, Pieces
+from virtuallog.runtime.bridge.asyncio_bridge import AsyncioBridge, Pieces
 from virtuallog_database.client.watch_stream import Event, WatchStream
 
 

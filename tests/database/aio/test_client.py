@@ -12,7 +12,7 @@ import pytest
 from tests.database.client.test_client import World, worlds
 from tests.virtuallog.aio.asyncio_world import in_asyncio
 from virtuallog.contract.errors import InvalidSettingError, UnavailableError
-from virtuallog.runtime.asyncio_bridge import AsyncioBridge, open_bridge
+from virtuallog.runtime.bridge.asyncio_bridge import AsyncioBridge, open_bridge
 from virtuallog_database.aio.client import AsyncioDatabaseClient
 from virtuallog_database.client import (
     BadVersionError,

@@ -13,7 +13,7 @@ import trio
 
 from tests.virtuallog.aio.asyncio_world import in_asyncio
 from virtuallog.contract.errors import InvalidSettingError
-from virtuallog.runtime.asyncio_bridge import open_bridge
+from virtuallog.runtime.bridge.asyncio_bridge import open_bridge
 from virtuallog_database.aio.registrar import open_follower, open_registrar
 from virtuallog_database.aio.state import AsyncioState, AsyncioStateStorage, open_storage, records_of
 from virtuallog_database.registrar.core.edit import Edit, NotPermittedError

@@ -12,7 +12,7 @@ from trio.testing import MockClock
 from tests.database.table.table_world import Account, worlds
 from tests.virtuallog.aio.asyncio_world import in_asyncio
 from virtuallog.contract.errors import InvalidSettingError
-from virtuallog.runtime.asyncio_bridge import open_bridge
+from virtuallog.runtime.bridge.asyncio_bridge import open_bridge
 from virtuallog_database.aio.tables import AsyncioTables, AsyncioTableTransaction
 from virtuallog_database.table.client import Tables
 from virtuallog_database.table.errors import ConflictError, UniqueViolationError

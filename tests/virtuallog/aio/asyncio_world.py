@@ -14,7 +14,7 @@ import trio
 from tests.virtuallog.client.world import World, world
 from virtuallog.aio import AsyncioLog
 from virtuallog.client.virtual_log import VirtualLog
-from virtuallog.runtime.asyncio_bridge import OUTSTANDING_MAX, AsyncioBridge, open_bridge
+from virtuallog.runtime.bridge.asyncio_bridge import OUTSTANDING_MAX, AsyncioBridge, open_bridge
 from virtuallog_loglets.memory import MemoryLoglet
 
 ParametersT = ParamSpec("ParametersT")

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import attrs
 import trio
 
-from virtuallog.runtime.asyncio_bridge import Bridged, open_bridge
+from virtuallog.runtime.bridge.asyncio_bridge import Bridged, open_bridge
 from virtuallog.runtime.nurseries import unwrapped_errors
 
 
@@ -19,6 +19,7 @@ class Room:
 
     broken: trio.Event = attrs.field(factory=trio.Event)
     is_open: bool = True
+    token: trio.lowlevel.TrioToken = attrs.field(factory=trio.lowlevel.current_trio_token)
 
 
 @asynccontextmanager

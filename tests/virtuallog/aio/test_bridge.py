@@ -13,7 +13,8 @@ import trio
 
 from tests.virtuallog.aio.asyncio_world import in_asyncio
 from tests.virtuallog.aio.rooms import Step, double, fail_with, open_room, open_room_bridge, refuse
-from virtuallog.runtime.asyncio_bridge import Pieces
+from virtuallog.runtime.bridge.asyncio_bridge import Pieces
+from virtuallog.runtime.bridge.calls import BridgeCall
 from virtuallog.runtime.bridge_errors import CompletedError
 
 NAME: ContextVar[str] = ContextVar("NAME")
@@ -132,7 +133,8 @@ async def test_a_completed_call_keeps_its_result_though_its_caller_has_not_run()
         step = Step()
         task = asyncio.create_task(found.bridge.call(step.run))
         await step.begun.wait()
-        (call,) = found.bridge._calls
+        (call,) = found.bridge._under_way
+        assert isinstance(call, BridgeCall)
         call.on_end = task.cancel
         found.bridge.post(step.may_end.set)
         with pytest.raises(asyncio.CancelledError) as caught:

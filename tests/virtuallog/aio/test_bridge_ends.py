@@ -15,8 +15,8 @@ import trio
 from tests.virtuallog.aio.asyncio_world import in_asyncio
 from tests.virtuallog.aio.rooms import Room, Step, double, fail_with, open_room_bridge
 from virtuallog.contract.errors import UnavailableError
-from virtuallog.runtime.asyncio_blocks import Block
-from virtuallog.runtime.asyncio_bridge import AsyncioBridge, Bridged, open_bridge
+from virtuallog.runtime.bridge.asyncio_bridge import AsyncioBridge, Bridged, open_bridge
+from virtuallog.runtime.bridge.blocks import Block
 from virtuallog.runtime.bridge_errors import ClientClosedError, WrongLoopError
 
 
@@ -155,8 +155,7 @@ def test_the_loop_is_closed_first() -> None:
     task = loop.create_task(found.bridge.call(step.run))
     loop.run_until_complete(step.begun.wait())
     loop.close()
-    assert found.bridge._token is not None
-    found.bridge._token.run_sync_soon(step.may_end.set)
+    found.opened.token.run_sync_soon(step.may_end.set)
     for thread in names:
         thread.join()
     assert not found.opened.is_open

@@ -71,7 +71,7 @@ async def test_a_tail_sends_what_is_appended_and_ends_with_its_client() -> None:
         async with client.request("GET", "/tail", headers=((b"last-event-id", b"1"),)) as response:
             assert await response.status() == 200
             assert await response.chunk() == event(2, b"c")
-        assert not world.bridge._calls
+        assert not world.bridge._under_way
 
 
 @in_asyncio

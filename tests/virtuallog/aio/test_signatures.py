@@ -65,6 +65,7 @@ OMITTED: Final = {
     "Appender.append_now": "saves a coroutine, which the way to the other loop needs",
     "Appender.post": "calls back on the trio loop",
     "Appender.post_many": "calls back on the trio loop",
+    "Appender.try_post": "calls back on the trio loop",
     "Session.begin": "for DatabaseHandle",
     "Session.keep_alive": "for open_session",
     "WatchStream.begin": "for DatabaseHandle",

@@ -1,11 +1,11 @@
 """Calls from an asyncio loop to objects on the trio loop of another thread.
 
     asyncio's thread                                     trio's thread
-    call -> requests ----- one run_sync_soon ----------> a task per call, with a cancel scope
-    future <- completions <- one call_soon_threadsafe -- end of the scheduler turn
+    call -> requests ------ one byte in a pipe --------> a worker per call, with a cancel scope
+    future <- completions <- one byte in a pipe -------- end of the scheduler turn
 
 All calls of one turn of asyncio cross together, and so do all completions of one turn of trio: a wake-up of the other
-thread costs more than a call. This is the only module that knows both loops.
+thread costs more than a call. Only the modules of this folder know both loops.
 
 A cancelled call is cancelled on trio's side, and its end is waited for. `CancelledError` is raised in any case, as asyncio
 requires. Its `__cause__` keeps an outcome that came first: CompletedError, or the error of the call.
@@ -27,8 +27,11 @@ import outcome
 import trio
 
 from virtuallog.contract.errors import UnavailableError
-from virtuallog.runtime.asyncio_blocks import Block, outlast, resolve, tell_loop
-from virtuallog.runtime.asyncio_calls import BridgeCall, BridgeOpening, Post
+from virtuallog.runtime.bridge.blocks import Block, outlast, resolve, tell_loop
+from virtuallog.runtime.bridge.call_workers import CallWorkers
+from virtuallog.runtime.bridge.calls import BridgeCall, BridgeOpening, Crossing
+from virtuallog.runtime.bridge.slots import Slots
+from virtuallog.runtime.bridge.wake_pipe import WakePipe
 from virtuallog.runtime.bridge_errors import ClientClosedError, CompletedError, WrongLoopError
 from virtuallog.runtime.end_of_turn import EndOfTurn, end_of_turn
 from virtuallog.runtime.loop_thread import ThreadRun
@@ -44,26 +47,25 @@ class _BlockFailedError(Exception):
     """Raised within a block on trio's side if its body on asyncio's side has failed."""
 
 
-_CLOSED: Final = "the client was closed: unknown outcome"
-
-
 class AsyncioBridge:
     """Way from an asyncio loop to the trio loop of a thread. Made by `open_bridge`; used on its asyncio loop only."""
 
     def __init__(self, outstanding_max: int = OUTSTANDING_MAX) -> None:
         """Belong to the running loop. `outstanding_max` bounds the calls that run at a time."""
-        self._loop = asyncio.get_running_loop()
-        self._slots = asyncio.Semaphore(outstanding_max)
-        self._calls: set[BridgeCall] = set()
-        """Calls that have not ended. Of asyncio's thread, as is `_closed`."""
+        self.loop = asyncio.get_running_loop()
+        self.slots = Slots(outstanding_max)
+        self.turn = 0
+        """Number of turns of asyncio that had requests. Requests with the same number cross together."""
+        self._under_way: set[Crossing] = set()
+        """Requests that have not ended. Of asyncio's thread, as is `_closed`."""
         self._closed = ""
         """Reason why no call may begin; empty while they may."""
-        self._requests: deque[Callable[[], object]] = deque()
-        self._is_flush_due = False
-        self._is_drain_due = False
-        self._completions: deque[tuple[BridgeCall | BridgeOpening, outcome.Maybe[Any] | None]] = deque()
+        self._gathered: list[BridgeCall | Callable[[], object]] = []
+        """Requests of this turn of asyncio."""
+        self._requests: deque[BridgeCall | Callable[[], object]] = deque()
+        self._completions: deque[tuple[Crossing | BridgeOpening, outcome.Maybe[Any] | None]] = deque()
         self._is_wake_due = False
-        self._token: trio.lowlevel.TrioToken | None = None
+        self._to_trio, self._to_asyncio = WakePipe(), WakePipe()
         self._nursery: trio.Nursery | None = None
         """Tasks of calls; None before it is open and after it is closed. Of trio's thread, as is `_end`."""
         self._end: EndOfTurn | None = None
@@ -72,6 +74,7 @@ class AsyncioBridge:
         """Times that requests were handed to trio's thread."""
         self.asyncio_wake_ups = 0
         """Times that completions were handed to asyncio's thread."""
+        self.loop.add_reader(self._to_asyncio.fileno(), self._woken)
 
     # -- on asyncio's side ----------------------------------------------------------------------------------------------
 
@@ -85,9 +88,14 @@ class AsyncioBridge:
             ClientClosedError, WrongLoopError: nothing has been done.
             UnavailableError: the client was closed meanwhile: unknown outcome.
         """
-        self._check()
-        async with self._slots:
-            return await self.wait(function, *arguments)
+        self.check()
+        if not self.slots.try_take():
+            await self.slots.wait()
+        try:
+            result: ResultT = await self.result(self.begin(function, arguments))
+            return result
+        finally:
+            self.slots.give_back()
 
     async def wait(self, function: Callable[..., Awaitable[ResultT]], *arguments: Any) -> ResultT:
         """`call`, without a bound: for functions that wait for an event for as long as it takes."""
@@ -106,17 +114,7 @@ class AsyncioBridge:
         """
         if not self.is_here:
             raise WrongLoopError
-        self._request(partial(function, *arguments))
-
-    async def call_posted(self, post: Post, function: Callable[..., Awaitable[ResultT]], *arguments: Any) -> ResultT:
-        """`call`, without a task if `post` begins it. Calls that are posted begin in the order of these calls.
-
-        A cancelled caller does not stop what was posted.
-        """
-        self._check()
-        async with self._slots:
-            result: ResultT = await self.result(self.begin(function, arguments, post))
-            return result
+        self._gather(partial(function, *arguments))
 
     def hold(self, opens: Callable[[], AbstractAsyncContextManager[OpenedT]]) -> AbstractAsyncContextManager[OpenedT]:
         """Open something on trio's side while the block runs. An exception of the body fails the block on that side, too.
@@ -131,7 +129,8 @@ class AsyncioBridge:
         """True if calls may begin."""
         return not self._closed
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise ClientClosedError or WrongLoopError if no call may begin here."""
         if self._closed:
             raise ClientClosedError(self._closed)
         if not self.is_here:
@@ -141,19 +140,23 @@ class AsyncioBridge:
     def is_here(self) -> bool:
         """True on the loop of this bridge, in the process that has opened it."""
         try:
-            return asyncio.get_running_loop() is self._loop
+            return asyncio.get_running_loop() is self.loop
         except RuntimeError:  # none runs, such as behind a fork
             return False
 
-    def begin(
-        self, function: Callable[..., Awaitable[Any]], arguments: tuple[Any, ...] = (), post: Post | None = None
-    ) -> BridgeCall:
+    def begin(self, function: Callable[..., Awaitable[Any]], arguments: tuple[Any, ...] = ()) -> BridgeCall:
         """Begin a call, without waiting. Raises ClientClosedError or WrongLoopError: nothing has been done."""
-        self._check()
-        call = BridgeCall(function, arguments, copy_context(), self._loop.create_future(), post)
-        self._calls.add(call)
-        self._request(partial(self._start, call))
+        self.check()
+        call = BridgeCall(function, arguments, copy_context(), self.loop.create_future())
+        self._under_way.add(call)
+        self._gather(call)
         return call
+
+    def begin_posted(self, crossing: Crossing, start: Callable[[], object]) -> None:
+        """Begin something whose `start` runs on trio's side, and which ends with `complete`. `start` must not raise."""
+        self.check()
+        self._under_way.add(crossing)
+        self._gather(start)
 
     async def result(self, call: BridgeCall) -> Any:
         """Wait for a call."""
@@ -168,34 +171,35 @@ class AsyncioBridge:
         if not call.done.cancel() and not call.done.cancelled():
             call.done.exception()  # retrieved: it becomes the cause
         if not call.is_over:
-            self.post(self._stop, call)
-            ended = self._loop.create_future()
+            self.post(call.stop)
+            ended = self.loop.create_future()
             call.on_end = partial(resolve, ended)
             await outlast(ended)  # the caller raises `error`, also for a later cancellation
         call.keep_outcome(error)
 
-    def _request(self, function: Callable[[], object]) -> None:
-        self._requests.append(function)
-        if not self._is_flush_due:
-            self._is_flush_due = True
-            self._loop.call_soon(self._flush)  # behind all calls of this turn
+    def _gather(self, request: BridgeCall | Callable[[], object]) -> None:
+        if not self._gathered:
+            self.loop.call_soon(self._flush)  # behind all calls of this turn
+        self._gathered.append(request)
 
     def _flush(self) -> None:
-        self._is_flush_due = False
-        if not self._is_drain_due and self._token is not None:
-            self._is_drain_due = True
-            self.trio_wake_ups += 1
-            with suppress(trio.RunFinishedError):  # all calls are told by `finish_all`
-                self._token.run_sync_soon(self._drain_requests)
+        self.turn += 1
+        self._requests.extend(self._gathered)
+        self._gathered.clear()
+        self.trio_wake_ups += self._to_trio.wake()
 
-    def _drain_completions(self) -> None:
-        self._is_wake_due = False  # first: what is added from now on wakes this loop again
+    def _woken(self) -> None:
+        self._to_asyncio.clear()
         self.asyncio_wake_ups += 1
+        self.drain_completions()
+
+    def drain_completions(self) -> None:
+        """Hand out what has ended on trio's side so far."""
         while self._completions:
-            call, result = self._completions.popleft()
-            if isinstance(call, BridgeCall):
-                self._calls.discard(call)
-            call.finish(result)
+            crossing, result = self._completions.popleft()
+            if not isinstance(crossing, BridgeOpening):
+                self._under_way.discard(crossing)
+            crossing.finish(result)
 
     def close(self, reason: str) -> None:
         """Let no call begin from now on. Those that run go on."""
@@ -203,10 +207,13 @@ class AsyncioBridge:
 
     def finish_all(self, reason: str) -> None:
         """After the end of trio's side: give all calls that have not ended an unknown outcome."""
-        self._drain_completions()
-        for call in list(self._calls):
-            self._calls.discard(call)
-            call.finish(outcome.Error(UnavailableError(reason)))
+        self.loop.remove_reader(self._to_asyncio.fileno())
+        self._to_trio.close()
+        self._to_asyncio.close()
+        self.drain_completions()
+        for crossing in list(self._under_way):
+            self._under_way.discard(crossing)
+            crossing.finish(outcome.Error(UnavailableError(reason)))
 
     # -- on trio's side -------------------------------------------------------------------------------------------------
 
@@ -216,69 +223,42 @@ class AsyncioBridge:
         self._end = end_of_turn()
         async with opens() as found, trio.open_nursery() as nursery:
             self._nursery = nursery
-            self._token = trio.lowlevel.current_trio_token()
+            CallWorkers(nursery, self._to_trio, self._take, self.complete)
             try:
                 yield found
             finally:
                 self._nursery = None
                 nursery.cancel_scope.cancel()
 
-    def _drain_requests(self) -> None:
-        self._is_drain_due = False
+    def _take(self) -> list[BridgeCall]:
+        """Run the posted functions, and return the calls."""
+        calls = list[BridgeCall]()
         while self._requests:
-            self._requests.popleft()()
+            request = self._requests.popleft()
+            if isinstance(request, BridgeCall):
+                calls.append(request)
+            else:
+                request()
+        return calls
 
-    def _start(self, call: BridgeCall) -> None:
-        if self._nursery is None:
-            self.complete(call, outcome.Error(UnavailableError(_CLOSED)))
-        elif call.post is None or not self._begin_posted(call, call.post):
-            call.context.run(self._nursery.start_soon, self._carry_out, call)
+    def spawn(self, function: Callable[..., Awaitable[object]], *arguments: Any) -> None:
+        """Run an async function in a task of its own; while requests are taken on trio's side."""
+        assert self._nursery is not None
+        self._nursery.start_soon(function, *arguments)
 
-    def _begin_posted(self, call: BridgeCall, post: Post) -> bool:
-        """Begin a call that calls back. Returns False if it needs a task."""
-
-        def called_back(found: Any) -> None:
-            self.complete(call, outcome.Error(found) if isinstance(found, Exception) else outcome.Value(found))
-
-        try:
-            call.is_posted = post(called_back)
-        except Exception as error:
-            self.complete(call, outcome.Error(error))
-            return True
-        return call.is_posted
-
-    def _stop(self, call: BridgeCall) -> None:
-        call.scope.cancel()
-        if call.is_posted:
-            self.complete(call, None)
-
-    async def _carry_out(self, call: BridgeCall) -> None:
-        """Run a call in a task of its own. Its errors belong to the caller."""
-        result: outcome.Maybe[Any] | None = None
-        try:
-            with call.scope:
-                result = outcome.Value(await call.function(*call.arguments))
-        except Exception as error:
-            result = outcome.Error(error)
-        except BaseException:  # the client is being closed
-            result = outcome.Error(UnavailableError(_CLOSED))
-            raise
-        finally:
-            self.complete(call, result)
-
-    def complete(self, call: BridgeCall | BridgeOpening, result: outcome.Maybe[Any] | None) -> None:
-        """Take a result to asyncio's side. The first one of a call counts."""
-        if isinstance(call, BridgeCall):
-            if call.is_complete:
-                return
-            call.is_complete = True
-        self._completions.append((call, result))
+    def complete(self, crossing: Crossing | BridgeOpening, result: outcome.Maybe[Any] | None) -> None:
+        """Take a result to asyncio's side; once for each crossing."""
+        self._completions.append((crossing, result))
         if not self._is_wake_due and self._end is not None:
             self._is_wake_due = True
             self._end.put(self._wake)
 
     def _wake(self) -> None:
-        tell_loop(self._loop, self._drain_completions, self.on_lost_loop)
+        self._is_wake_due = False
+        if self.loop.is_closed():
+            self.on_lost_loop()
+        else:
+            self._to_asyncio.wake()
 
 
 @attrs.define(eq=False)
