@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -71,6 +72,8 @@ async def run_until_signalled(settings: ConsoleSettings, cluster: ClusterFile, a
         InvalidSettingError: the address or the certificate cannot be used.
         UnavailableError: no node of the cluster answers.
     """
+    if settings.background:
+        _take_idle_time()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(end_on_signal, nursery.cancel_scope)
         credentials = Credentials.open(settings.tls, serves=True) if settings.tls else None
@@ -115,6 +118,12 @@ async def serve(
         if pages is not None:
             nursery.start_soon(pages.run)
         await connections.run(listeners)
+
+
+def _take_idle_time() -> None:
+    """Let all other programs of the machine go first. All threads that start later are the same."""
+    if hasattr(os, "SCHED_IDLE"):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def url_of(settings: ConsoleSettings, listeners: Sequence[Listener[Any]]) -> str:

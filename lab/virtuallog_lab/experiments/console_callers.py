@@ -17,7 +17,7 @@ import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -191,6 +191,7 @@ class PortScanner:
         await self._ask(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", secured)
 
 
+@cache
 def client_hello() -> bytes:
     """The first flight of a client of TLS."""
     context = ssl.create_default_context()
