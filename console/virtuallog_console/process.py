@@ -26,8 +26,10 @@ from virtuallog_console.access.core.policy import AccessPolicy
 from virtuallog_console.access.routes import RouteGroup
 from virtuallog_console.door.entry_json import hides_nothing
 from virtuallog_console.door.log_door import door
+from virtuallog_console.door.metrics_route import ConsoleMetrics
 from virtuallog_console.door.tail_hub import TailHub
 from virtuallog_console.pages.page_routes import Pages
+from virtuallog_console.pages.problem_page import problem_page
 from virtuallog_console.settings import ConsoleSettings
 from virtuallog_console.views.masks import Masks
 from virtuallog_database.control.wire import DATABASE
@@ -110,9 +112,12 @@ async def serve(
     hub = TailHub(log, clock)
     shown = [pages.routes(hub)] if pages is not None else []
     hides = pages.hides if pages is not None else hides_nothing
-    application = ConsoleApplication([door(log, hub, clock, hides), *shown, *groups], policy, clock, admission)
+    figures = ConsoleMetrics()
+    served = [door(log, hub, clock, hides), figures.routes(), *shown, *groups]
+    application = ConsoleApplication(served, policy, clock, admission, problem_page)
     acceptor = TlsAcceptor(credentials, clock, RateLimitedLog(clock), _NO_TLS) if credentials else None
     connections = HttpConnections(application, BOUNDS, clock, acceptor=acceptor, uncounted=policy.is_trusted)
+    figures.parts += [connections, application, hub]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(hub.run)
         if pages is not None:

@@ -8,7 +8,7 @@ nothing. With many tails entries come in groups, some tenths of a second apart; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from typing import Final
 
@@ -18,7 +18,9 @@ import trio
 from virtuallog.client.reader import records
 from virtuallog.client.scan import read_with_retry
 from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.contract import metrics
 from virtuallog.contract.errors import RetryableError, VirtualLogError
+from virtuallog.contract.metrics import MetricFamily
 from virtuallog.contract.ports import Clock
 from virtuallog.contract.types import Gap, LogPosition, Record
 from virtuallog_console.door.tail_window import CHUNK_BYTES_MAX, CHUNK_ENTRIES_MAX, TailChunk, TailWindow, chunks_of
@@ -85,6 +87,7 @@ class TailHub:
         """None while no tail is open, and until the reader has begun."""
         self._problem: Exception | None = None
         """Reason why the reader has ended. None while it reads."""
+        self._sent = 0
         self._changed = trio.Event()
         self._reading = trio.CancelScope()
 
@@ -92,6 +95,23 @@ class TailHub:
     def tails(self) -> int:
         """Tails that are open."""
         return len(self._cursors)
+
+    def metrics(self) -> Sequence[MetricFamily]:
+        """Tails that are open, what they have sent, and how far they are behind."""
+        lags = {"log": 0, "tail": 0}
+        if self._window is not None:
+            lags["log"] = max(0, self._log.view.known_tail - self._window.stop)
+            lags["tail"] = self._window.stop - min((each.position for each in self._cursors), default=self._window.stop)
+        return [
+            metrics.gauge("virtuallog_console_tails", "Tails that are open.", self.tails),
+            metrics.counter("virtuallog_console_tail_events_total", "Positions that tails were sent.", self._sent),
+            metrics.gauges(
+                "virtuallog_console_tail_lag_entries",
+                "Positions between the log's tail, as far as known, and the reader of all tails (log), and from there to the slowest (tail).",
+                "part",
+                lags,
+            ),
+        ]
 
     async def run(self) -> None:
         """Read while a tail is open, until cancelled."""
@@ -124,8 +144,13 @@ class TailHub:
                 self._reading.cancel()
             self._wake()
 
+    def move(self, cursor: TailCursor, position: int) -> None:
+        """Move a tail behind what it has sent."""
+        self._sent += position - cursor.position
+        cursor.position = position
+
     async def next(self, cursor: TailCursor) -> TailChunk:
-        """The next chunk for a tail; waits for one. The tail moves its `position` once it has sent the chunk.
+        """The next chunk for a tail; waits for one. The tail calls `move` once it has sent the chunk.
 
         Raises:
             BehindError: the tail was in the window, and is no longer.
