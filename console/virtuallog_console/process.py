@@ -15,6 +15,7 @@ from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.connect import connect
 from virtuallog.contract.ports import Clock
 from virtuallog.plugins import metastore_provider
+from virtuallog.rpc.connection_pace import ConnectionPace
 from virtuallog.rpc.rate_limited_log import RateLimitedLog
 from virtuallog.rpc.security.credentials import Credentials
 from virtuallog.rpc.tls_acceptor import TlsAcceptor
@@ -26,7 +27,7 @@ from virtuallog_console.access.core.policy import AccessPolicy
 from virtuallog_console.access.routes import RouteGroup
 from virtuallog_console.door.entry_json import hides_nothing
 from virtuallog_console.door.log_door import door
-from virtuallog_console.door.metrics_route import ConsoleMetrics
+from virtuallog_console.door.metrics_route import ConnectionMetrics, ConsoleMetrics
 from virtuallog_console.door.tail_hub import TailHub
 from virtuallog_console.pages.page_routes import Pages
 from virtuallog_console.pages.problem_page import problem_page
@@ -41,6 +42,12 @@ CONNECTIONS_MAX: Final = 256
 """Connections without a request under way. For one more the oldest is closed. Those with one are bounded by `Admission`."""
 CONNECTIONS_OF_ADDRESS_MAX: Final = 64
 """The same of one address, unless it is that of a proxy or of this machine."""
+HANDSHAKES_PER_SECOND: Final = 20.0
+"""TLS handshakes of one address, unless it is that of a proxy: 1 ms of CPU each. More wait, then they are refused."""
+HANDSHAKES_AT_ONCE: Final = 128
+"""The same of an address that has not come for a while, such as that of a program that opens its tails again."""
+HANDSHAKE_WAIT_SECONDS: Final = 2.0
+"""Longest wait of a connection for its turn."""
 HEAD_BYTES_MAX: Final = 16 << 10
 """Most bytes of a request's head: browsers send some, proxies add some."""
 IDLE_SECONDS: Final = 15.0
@@ -115,9 +122,15 @@ async def serve(
     figures = ConsoleMetrics()
     served = [door(log, hub, clock, hides), figures.routes(), *shown, *groups]
     application = ConsoleApplication(served, policy, clock, admission, problem_page)
-    acceptor = TlsAcceptor(credentials, clock, RateLimitedLog(clock), _NO_TLS) if credentials else None
+    pace = ConnectionPace(
+        per_second=HANDSHAKES_PER_SECOND,
+        burst=HANDSHAKES_AT_ONCE,
+        wait_seconds=HANDSHAKE_WAIT_SECONDS,
+        unpaced=policy.is_trusted,
+    )
+    acceptor = TlsAcceptor(credentials, clock, RateLimitedLog(clock), _NO_TLS, pace=pace) if credentials else None
     connections = HttpConnections(application, BOUNDS, clock, acceptor=acceptor, uncounted=policy.is_trusted)
-    figures.parts += [connections, application, hub]
+    figures.parts += [ConnectionMetrics(connections), application, hub]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(hub.run)
         if pages is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from tests.console.served import Served, served
+from tests.source_tree import ROOT
 
 
 async def figures(one: Served) -> dict[str, float]:
@@ -40,3 +41,13 @@ async def test_figures_count_requests_refusals_and_tails() -> None:
     assert after["virtuallog_console_tail_events_total"] == 3
     assert after['virtuallog_console_tail_lag_entries{part="log"}'] == 0
     assert after['virtuallog_queue_items{queue="console streams"}'] == 1
+
+
+async def test_figures_are_documented() -> None:
+    """Every family of a console, with its type, in the reference of metrics."""
+    document = (ROOT / "docs/reference/metrics.md").read_text()
+    documented = dict(re.findall(r"(?m)^\| `(virtuallog_console_\w+)` \| (\w+) \|", document))
+    async with served() as one:
+        answer = await one.get("/metrics")
+
+    assert dict(re.findall(r"(?m)^# TYPE (virtuallog_console_\w+) (\w+)$", answer.body.decode())) == documented

@@ -33,6 +33,8 @@ READ_BYTES: Final = 1 << 18
 """Bytes that a reader of a tail takes at a time."""
 HELD_MAX: Final = 400
 """Connections that the scanner has open at a time. One more is not made, and counted."""
+SCANNER: Final = "127.0.0.2"
+"""Address of the scanner, which the console tells from those of other callers."""
 HOLD_SECONDS: Final = 20.0
 """Seconds for which a scanner holds a connection that the console does not end."""
 DRIP_SECONDS: Final = 0.5
@@ -139,7 +141,9 @@ class PortScanner:
         self.counted[name] += 1
         try:
             with suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError):
-                async with await trio.open_tcp_stream(self.target.host, self.target.port) as stream:
+                async with await trio.open_tcp_stream(
+                    self.target.host, self.target.port, local_address=SCANNER
+                ) as stream:
                     with self.clock.timeout(HOLD_SECONDS):
                         await scan(stream)
         finally:

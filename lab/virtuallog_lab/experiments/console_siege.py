@@ -228,7 +228,7 @@ async def run(plan: SiegePlan) -> SiegeResult:
         for load in plan.loads:
             await siege.measure(QUIET, load, 0.1)
         for number in range(plan.rounds):
-            for state in STATES if number % 2 else reversed(STATES):
+            for state in STATES if number % 2 else [*STATES][::-1]:
                 async with AsyncExitStack() as stack:
                     for kind in STATES[state]:
                         await stack.enter_async_context(siege.called(kind))

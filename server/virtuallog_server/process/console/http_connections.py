@@ -21,9 +21,7 @@ from hypercorn.utils import wrap_app
 from starlette.types import ASGIApp
 from trio.abc import Listener, Stream
 
-from virtuallog.contract import metrics
 from virtuallog.contract.caller_roles import Principal
-from virtuallog.contract.metrics import MetricFamily
 from virtuallog.contract.ports import Clock
 from virtuallog.rpc.connection_slots import ConnectionSlots
 from virtuallog.rpc.tls_acceptor import TlsAcceptor
@@ -139,14 +137,10 @@ class HttpConnections:
         self._acceptor = acceptor
         self._uncounted = uncounted
         self._slots = ConnectionSlots(bounds.connections, bounds.connections_of_address)
-        self._open = self._opened = 0
-
-    def metrics(self) -> Sequence[MetricFamily]:
-        """Connections that are open, and those that were opened."""
-        return [
-            metrics.gauge("virtuallog_console_connections", "Connections that are open.", self._open),
-            metrics.counter("virtuallog_console_connections_total", "Connections that came.", self._opened),
-        ]
+        self.open = 0
+        """Connections that are open."""
+        self.opened = 0
+        """Connections that came."""
 
     async def run(self, listeners: Sequence[Listener[Any]]) -> None:
         """Serve until cancelled."""
@@ -156,8 +150,8 @@ class HttpConnections:
         """Serve one connection, and close it. Its errors concern no other."""
         accepted(stream)
         address = peer_address(stream)
-        self._opened += 1
-        self._open += 1
+        self.opened += 1
+        self.open += 1
         try:
             secured = stream if self._acceptor is None else await self._acceptor.receive(stream)
             if address is not None and secured is not None:
@@ -165,7 +159,7 @@ class HttpConnections:
         except Exception as error:
             log.warning("console connection failed", error=repr(error))
         finally:
-            self._open -= 1
+            self.open -= 1
             await trio.aclose_forcefully(stream)
 
     async def _serve(self, stream: Stream, secured: Stream, address: tuple[str, int]) -> None:
