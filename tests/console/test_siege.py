@@ -15,7 +15,7 @@ from virtuallog.runtime.clock import SystemClock
 from virtuallog.testing.logs import capture_logs
 from virtuallog_console.access.core.policy import AccessPolicy
 from virtuallog_console.process import CONNECTIONS_MAX
-from virtuallog_lab.experiments.console_callers import PortScanner, TailReaders, Target
+from virtuallog_lab.experiments.console_callers import PortScanner, TailReaders, ConsoleAddress
 
 SCANS_OF_A_KIND = 60
 TAILS = 100
@@ -23,7 +23,7 @@ TAILS = 100
 
 async def scan(one: Served, tls: bool, *, task_status: trio.TaskStatus[None]) -> None:
     """Scan the port in all ways at once, until cancelled. Started once each connection was opened."""
-    target = Target.of(f"http{'s' if tls else ''}://127.0.0.1:{one.port}")
+    target = ConsoleAddress.of(f"http{'s' if tls else ''}://127.0.0.1:{one.port}")
     scanner = PortScanner(target, SystemClock())
     async with trio.open_nursery() as nursery:
         for name, way in scanner.scans().items():
@@ -45,7 +45,7 @@ async def test_a_port_scan_keeps_no_caller_out(tls: bool, tmp_path: Path) -> Non
         if owners is not None:
             one = one.as_(owners.client)
             identity = (str(owners.client.certificate), str(owners.client.key), str(owners.client.authority))
-        readers = TailReaders(Target.of(f"http{'s' if tls else ''}://127.0.0.1:{one.port}", identity))
+        readers = TailReaders(ConsoleAddress.of(f"http{'s' if tls else ''}://127.0.0.1:{one.port}", identity))
         with trio.fail_after(PATIENCE_SECONDS), capture_logs() as lines:  # noqa: TID251 -- real sockets
             await nursery.start(readers.run, TAILS)
             await nursery.start(scan, one, tls)

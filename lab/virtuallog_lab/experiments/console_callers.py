@@ -46,7 +46,7 @@ Scan: TypeAlias = Callable[[Stream], Awaitable[None]]
 
 
 @attrs.frozen
-class Target:
+class ConsoleAddress:
     """The console that is called."""
 
     host: str
@@ -55,7 +55,7 @@ class Target:
     """None without TLS."""
 
     @classmethod
-    def of(cls, url: str, identity: tuple[str, str, str] | None = None) -> Target:
+    def of(cls, url: str, identity: tuple[str, str, str] | None = None) -> ConsoleAddress:
         """The console at a URL, called with certificate, key and authority."""
         parts = urlsplit(url)
         context = None
@@ -80,7 +80,7 @@ class Target:
 class TailReaders:
     """Readers of `GET /v1/tail`, which count what comes."""
 
-    target: Target
+    console: ConsoleAddress
     counted: Counter[str] = attrs.field(factory=Counter)
 
     async def run(self, count: int, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -95,7 +95,7 @@ class TailReaders:
     async def _follow(self, *, task_status: trio.TaskStatus[None]) -> None:
         told, last = False, b""
         while True:
-            async with await self.target.connect() as stream:
+            async with await self.console.connect() as stream:
                 await stream.send_all(b"GET /v1/tail HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: %b\r\n\r\n" % last)
                 while part := await stream.receive_some(READ_BYTES):
                     if not told:
@@ -111,7 +111,7 @@ class TailReaders:
 class PortScanner:
     """A stranger without a certificate, which opens connections at a rate and behaves on each in another way."""
 
-    target: Target
+    console: ConsoleAddress
     clock: Clock
     seed: int = 1
     counted: Counter[str] = attrs.field(factory=Counter)
@@ -142,7 +142,7 @@ class PortScanner:
         try:
             with suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError):
                 async with await trio.open_tcp_stream(
-                    self.target.host, self.target.port, local_address=SCANNER
+                    self.console.host, self.console.port, local_address=SCANNER
                 ) as stream:
                     with self.clock.timeout(HOLD_SECONDS):
                         await scan(stream)
@@ -151,7 +151,7 @@ class PortScanner:
 
     def scans(self) -> Mapping[str, Scan]:
         """All ways to use a connection, by their names."""
-        whole = {"handshakes without a certificate": self._shake} if self.target.context else {}
+        whole = {"handshakes without a certificate": self._shake} if self.console.context else {}
         return {
             "closed at once": self._close,
             "silent": self._drain,
@@ -190,8 +190,8 @@ class PortScanner:
             await self.clock.sleep(DRIP_SECONDS)
 
     async def _shake(self, stream: Stream) -> None:
-        assert self.target.context is not None
-        secured = trio.SSLStream(stream, self.target.context, server_hostname="localhost", https_compatible=True)
+        assert self.console.context is not None
+        secured = trio.SSLStream(stream, self.console.context, server_hostname="localhost", https_compatible=True)
         await self._ask(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", secured)
 
 
@@ -226,7 +226,7 @@ def main() -> None:
 @click.option("--identity", nargs=3, default=None, help="Certificate, key and authority.")
 def tails(url: str, count: int, identity: tuple[str, str, str] | None) -> None:
     """Follow the log."""
-    trio.run(_until_input_ends, TailReaders(Target.of(url, identity)), count)
+    trio.run(_until_input_ends, TailReaders(ConsoleAddress.of(url, identity)), count)
 
 
 @main.command()
@@ -234,7 +234,7 @@ def tails(url: str, count: int, identity: tuple[str, str, str] | None) -> None:
 @click.option("--rate", default=100, type=click.IntRange(min=1), help="Connections per second.")
 def scan(url: str, rate: int) -> None:
     """Scan a port."""
-    trio.run(_until_input_ends, PortScanner(Target.of(url), SystemClock()), rate)
+    trio.run(_until_input_ends, PortScanner(ConsoleAddress.of(url), SystemClock()), rate)
 
 
 if __name__ == "__main__":

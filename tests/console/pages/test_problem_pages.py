@@ -25,8 +25,8 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 async def test_a_browser_gets_a_page(method: str, path: str, status: int, headers: dict[str, str]) -> None:
     """Title, fault and advice of the problem, and the headers that every answer has; a program gets JSON."""
     async with served() as one:
-        page = await one.ask(method, path, Accept=BROWSER, **headers)
-        plain = await one.ask(method, path, Accept="*/*", **headers)
+        page = await one.ask(method, path, b"", Accept=BROWSER, **headers)
+        plain = await one.ask(method, path, b"", Accept="*/*", **headers)
 
     assert (page.status, plain.status) == (status, status)
     assert page.headers["content-type"] == "text/html; charset=utf-8"
