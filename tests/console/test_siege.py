@@ -15,7 +15,7 @@ from virtuallog.runtime.clock import SystemClock
 from virtuallog.testing.logs import capture_logs
 from virtuallog_console.access.core.policy import AccessPolicy
 from virtuallog_console.process import CONNECTIONS_MAX
-from virtuallog_lab.experiments.console_callers import PortScanner, TailReaders, ConsoleAddress
+from virtuallog_lab.experiments.console_callers import ConsoleAddress, PortScanner, TailReaders
 
 SCANS_OF_A_KIND = 60
 TAILS = 100

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from virtuallog_lab.experiments import console_siege
-from virtuallog_lab.experiments.console_siege import STATES, SiegePlan, SiegeResult, SiegeSample
+from virtuallog_lab.experiments.console_siege import STATES, SiegePlan, SiegeResult, SiegeSample, besieged
 from virtuallog_lab.harness.machine import Machine
 
 
 def sample(state: str, load: str, milliseconds: float, count: int = 10) -> SiegeSample:
     cpu = {"nodes": 0.5, "console": 0.1}
     return SiegeSample(state=state, load=load, latencies=[milliseconds / 1000] * count, seconds=1.0, cpu=cpu)
+
+
+def policies_of(pid: int) -> set[int]:
+    """Policies of all threads of a process."""
+    return {os.sched_getscheduler(int(task.name)) for task in Path(f"/proc/{pid}/task").iterdir()}
 
 
 def test_the_ratio_is_that_of_one_round() -> None:
@@ -44,3 +52,14 @@ async def test_appends_are_measured_in_every_state(tls: bool) -> None:
     assert all(each["bytes"] > 0 for each in tails)
     assert len(tails) == len(scans) == 2
     assert all(each["random bytes"] > 0 and each["silent"] > 0 for each in scans)
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="a policy of Linux")
+@pytest.mark.parametrize(("options", "policy"), [((), "SCHED_IDLE"), (("--no-background",), "SCHED_OTHER")])
+async def test_a_console_takes_idle_time_unless_it_is_told_otherwise(options: tuple[str, ...], policy: str) -> None:
+    """Its process and all of its threads; the nodes beside it are as they were."""
+    async with besieged(SiegePlan(rounds=1, seconds=0.1, tls=False, options=options)) as siege:
+        found = {(name, policy) for name, pid in siege.pids for policy in policies_of(pid)}
+
+    assert found == {("nodes", os.SCHED_OTHER), ("console", getattr(os, policy))}
