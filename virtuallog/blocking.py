@@ -11,6 +11,9 @@ appends share batches. Each method does and raises the same as the method of tha
 
 The way to that thread and back costs some tenth of a millisecond per call. So move much in one call (`scan`,
 `append_many`), or do more there with `run`.
+
+Behind the block all methods raise ClientClosedError: nothing was done. A call that the end of the block interrupts raises UnavailableError:
+unknown outcome.
 """
 
 from __future__ import annotations
@@ -32,11 +35,13 @@ from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.connect import connect
 from virtuallog.contract.batch import SessionId
 from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.errors import UnavailableError
 from virtuallog.contract.loglet import Placed
 from virtuallog.contract.ports import ReplyT, Request
 from virtuallog.contract.register import Register
 from virtuallog.contract.types import LogletOffset, LogPosition, NodeId, Record, Tail
-from virtuallog.runtime.loop_thread import open_in_thread
+from virtuallog.runtime.bridge_errors import ClientClosedError
+from virtuallog.runtime.loop_thread import LoopThread, open_in_thread
 
 ResultT = TypeVar("ResultT")
 ParametersT = ParamSpec("ParametersT")
@@ -47,16 +52,16 @@ _ORIGIN: Final = LogletOffset(0)
 class BlockingLog:
     """A VirtualLog for threads. Use `connect_blocking` to get one."""
 
-    def __init__(self, log: VirtualLog, token: trio.lowlevel.TrioToken) -> None:
-        """Make no call yet; `token` belongs to the loop that runs `log`."""
-        self._log = log
-        self._token = token
+    def __init__(self, loop: LoopThread[VirtualLog]) -> None:
+        """Make no call yet; the log runs on the loop of a thread."""
+        self._log = loop.opened
+        self._loop = loop
 
     @property
     def is_open(self) -> bool:
         """False once its loop has ended: all calls fail, and a new client is needed."""
         try:
-            self._token.run_sync_soon(lambda: None)
+            self._loop.token.run_sync_soon(lambda: None)
         except trio.RunFinishedError:
             return False
         return True
@@ -129,7 +134,7 @@ class BlockingLog:
         try:
             yield BlockingAppender(self, opened)
         finally:
-            with suppress(trio.RunFinishedError):  # the client has ended, and all its sessions with it
+            with suppress(ClientClosedError, UnavailableError):  # the client has ended, and all its sessions with it
                 self.run(_close_appender, opened)
 
     def prefix_trim(self, position: LogPosition) -> LogPosition:
@@ -174,7 +179,7 @@ class BlockingLog:
         return self._run(partial(function, self._log, *arguments, **named))
 
     def _run(self, function: Callable[..., Awaitable[ResultT]], *arguments: Any) -> ResultT:
-        return trio.from_thread.run(function, *arguments, trio_token=self._token)
+        return self._loop.run(function, *arguments)
 
 
 class BlockingAppender:
@@ -214,4 +219,4 @@ def connect_blocking(cluster: str | Path | ClusterFile, **arguments: Any) -> Ite
     At the end of the block it is closed. Calls of other threads that still wait are cancelled: unknown outcome.
     """
     with open_in_thread(partial(connect, cluster, **arguments), "virtuallog client") as loop:
-        yield BlockingLog(loop.opened, loop.token)
+        yield BlockingLog(loop)

@@ -27,7 +27,10 @@ import click
 @click.option("--proxy-header", metavar="NAME", help="Header with its user.  [default: X-Forwarded-User]")
 @click.option("--admin", "admins", multiple=True, metavar="USER", help="User of the proxy who is admin; repeatable.")
 @click.option("--mask", "masks", multiple=True, metavar="PATH", help="Paths of values never shown; repeatable.")
-@click.option("--actions", is_flag=True, help="Let admins change the cluster.")
+@click.option(
+    "--background/--no-background", default=None, help="Take idle processor time alone.  [default: background]"
+)
+@click.option("--actions", is_flag=True, default=None, help="Let admins change the cluster.")
 def console(
     config_file: Path | None,
     cluster: Path | None,

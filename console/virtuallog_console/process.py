@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.connect import connect
 from virtuallog.contract.ports import Clock
 from virtuallog.plugins import metastore_provider
+from virtuallog.rpc.connection_pace import ConnectionPace
 from virtuallog.rpc.rate_limited_log import RateLimitedLog
 from virtuallog.rpc.security.credentials import Credentials
 from virtuallog.rpc.tls_acceptor import TlsAcceptor
@@ -25,8 +27,10 @@ from virtuallog_console.access.core.policy import AccessPolicy
 from virtuallog_console.access.routes import RouteGroup
 from virtuallog_console.door.entry_json import hides_nothing
 from virtuallog_console.door.log_door import door
+from virtuallog_console.door.metrics_route import ConnectionMetrics, ConsoleMetrics
 from virtuallog_console.door.tail_hub import TailHub
 from virtuallog_console.pages.page_routes import Pages
+from virtuallog_console.pages.problem_page import problem_page
 from virtuallog_console.settings import ConsoleSettings
 from virtuallog_console.views.masks import Masks
 from virtuallog_database.control.wire import DATABASE
@@ -38,6 +42,12 @@ CONNECTIONS_MAX: Final = 256
 """Connections without a request under way. For one more the oldest is closed. Those with one are bounded by `Admission`."""
 CONNECTIONS_OF_ADDRESS_MAX: Final = 64
 """The same of one address, unless it is that of a proxy or of this machine."""
+HANDSHAKES_PER_SECOND: Final = 20.0
+"""TLS handshakes of one address, unless it is that of a proxy: 1 ms of CPU each. More wait, then they are refused."""
+HANDSHAKES_AT_ONCE: Final = 128
+"""The same of an address that has not come for a while, such as that of a program that opens its tails again."""
+HANDSHAKE_WAIT_SECONDS: Final = 2.0
+"""Longest wait of a connection for its turn."""
 HEAD_BYTES_MAX: Final = 16 << 10
 """Most bytes of a request's head: browsers send some, proxies add some."""
 IDLE_SECONDS: Final = 15.0
@@ -71,6 +81,8 @@ async def run_until_signalled(settings: ConsoleSettings, cluster: ClusterFile, a
         InvalidSettingError: the address or the certificate cannot be used.
         UnavailableError: no node of the cluster answers.
     """
+    if settings.background:
+        _take_idle_time()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(end_on_signal, nursery.cancel_scope)
         credentials = Credentials.open(settings.tls, serves=True) if settings.tls else None
@@ -107,14 +119,29 @@ async def serve(
     hub = TailHub(log, clock)
     shown = [pages.routes(hub)] if pages is not None else []
     hides = pages.hides if pages is not None else hides_nothing
-    application = ConsoleApplication([door(log, hub, clock, hides), *shown, *groups], policy, clock, admission)
-    acceptor = TlsAcceptor(credentials, clock, RateLimitedLog(clock), _NO_TLS) if credentials else None
+    figures = ConsoleMetrics()
+    served = [door(log, hub, clock, hides), figures.routes(), *shown, *groups]
+    application = ConsoleApplication(served, policy, clock, admission, problem_page)
+    pace = ConnectionPace(
+        per_second=HANDSHAKES_PER_SECOND,
+        burst=HANDSHAKES_AT_ONCE,
+        wait_seconds=HANDSHAKE_WAIT_SECONDS,
+        unpaced=policy.is_trusted,
+    )
+    acceptor = TlsAcceptor(credentials, clock, RateLimitedLog(clock), _NO_TLS, pace=pace) if credentials else None
     connections = HttpConnections(application, BOUNDS, clock, acceptor=acceptor, uncounted=policy.is_trusted)
+    figures.parts += [ConnectionMetrics(connections), application, hub]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(hub.run)
         if pages is not None:
             nursery.start_soon(pages.run)
         await connections.run(listeners)
+
+
+def _take_idle_time() -> None:
+    """Let all other programs of the machine go first. All threads that start later are the same."""
+    if hasattr(os, "SCHED_IDLE"):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def url_of(settings: ConsoleSettings, listeners: Sequence[Listener[Any]]) -> str:

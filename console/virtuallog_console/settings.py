@@ -56,6 +56,11 @@ class ConsoleSettings:
     one name, `**` for any number of names. A mask covers what it matches and everything below.
     """
 
+    background: bool = True
+    """True to take only the processor time that other programs of the machine leave (`SCHED_IDLE` of Linux), so that a console beside a
+    node does not slow it down. Set it to false if the console has to answer while other programs take all processors.
+    """
+
     tls: TlsFiles | None = None
     """The certificate of this console, and the authority that it trusts. Clients show certificates of the same authority. The console
     calls nodes with it as well, if the cluster uses TLS. None if there is no TLS.
@@ -95,7 +100,7 @@ class ConsoleSettings:
         Raises:
             FieldError: an option has no valid value.
         """
-        return attrs.evolve(self, **{name: value for name, value in options.items() if value})
+        return attrs.evolve(self, **{name: value for name, value in options.items() if value not in (None, (), "")})
 
 
 def read_console_settings(path: Path) -> ConsoleSettings:

@@ -16,7 +16,7 @@ from virtuallog_server.process.console.process_metrics import process_collectors
 
 HEAD: Final = """# Metrics
 
-All families that a node shows at `/metrics`, in the text format of Prometheus; [Monitor](../howto/monitor.md) says what to watch.
+All families that a node, or a [console](../howto/console.md), shows at `/metrics`, in the text format of Prometheus; [Monitor](../howto/monitor.md) says what to watch.
 A client has the figures of its own appends in `VirtualLog.metrics()`. Figures begin at 0 with each start of the process.
 Histograms of seconds have buckets from 50 us to 10 s.
 
@@ -41,6 +41,7 @@ SECTIONS: Final = {
     "virtuallog_server.zookeeper": "Clients of ZooKeeper's protocol",
     "virtuallog_server.database": "Database: state",
     "virtuallog_database": "Database: replica, engines, snapshots",
+    "virtuallog_console": "A console of a cluster: `virtuallog console`",
 }
 """Prefix of a module -> heading of its families."""
 NOTES: Final = Path(__file__).with_name("metric_notes.toml")

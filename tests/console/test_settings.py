@@ -104,3 +104,11 @@ def test_a_certificate_that_browsers_refuse_is_refused_at_the_start(tmp_path: Pa
 
     assert done.exit_code == 1
     assert "unsuitable certificate purpose" in done.output
+
+
+def test_an_option_that_says_no_takes_the_place_of_a_setting() -> None:
+    """`--no-background` is an option; one that is not given leaves the setting as it is."""
+    settings = ConsoleSettings(actions=True)
+
+    assert not settings.with_options(background=False, actions=None).background
+    assert settings.with_options(background=None, actions=None, hosts=()) == settings

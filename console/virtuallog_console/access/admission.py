@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 import attrs
 
+from virtuallog.contract import metrics
+from virtuallog.contract.metrics import MetricFamily
 from virtuallog_console.access.core.caller import Caller
 from virtuallog_console.access.core.problem import Problem, ProblemError
 
@@ -55,6 +57,15 @@ class Admission:
     def requests(self) -> int:
         """Requests under way."""
         return self._requests.total()
+
+    def metrics(self) -> Sequence[MetricFamily]:
+        """Requests, streams and bytes under way, each with its limit."""
+        items = [
+            metrics.queue_items("console requests", self.requests, self.limits.requests),
+            metrics.queue_items("console streams", self.streams, self.limits.streams),
+            metrics.queue_bytes("console buffers", self._buffers_bytes, self.limits.buffers_bytes),
+        ]
+        return [family for each in items for family in each]
 
     @contextmanager
     def admit(self, caller: Caller, *, is_stream: bool) -> Iterator[BufferAllowance]:

@@ -1,26 +1,30 @@
 """The application of a console: every check, then the route.
 
 Checks go from the connection inward: the name that was called, the caller, the path, the method, the origin, the role, the head of the
-body, what is under way. The first that fails answers, with a problem as JSON, and no code of the route has run.
+body, what is under way. The first that fails answers, with a problem, and no code of the route has run. A problem is a page for clients that
+prefer HTML, as browsers do, and JSON for all others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import attrs
 import trio
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Match, Route
 from starlette.types import Message, Receive, Scope, Send
 
+from virtuallog.contract import metrics
+from virtuallog.contract.metrics import MetricFamily
 from virtuallog.contract.ports import Clock
 from virtuallog.runtime import log
 from virtuallog_console.access.admission import Admission
 from virtuallog_console.access.core.caller import RequestFacts
+from virtuallog_console.access.core.media_preference import prefers_html
 from virtuallog_console.access.core.policy import SAFE_METHODS, AccessPolicy
 from virtuallog_console.access.core.problem import Problem, ProblemError
 from virtuallog_console.access.request_body import (
@@ -47,6 +51,7 @@ SECURITY_HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 """Headers of every answer."""
+_CLASSES: Final = ("2xx", "3xx", "4xx", "5xx")
 NO_STORE: Final = "no-store"
 """`Cache-Control` of every answer that does not set its own: what the log holds stays out of caches."""
 
@@ -63,7 +68,12 @@ class ConsoleApplication:
     """An ASGI application for `HttpConnections`, made of groups of routes."""
 
     def __init__(
-        self, groups: Sequence[RouteGroup], policy: AccessPolicy, clock: Clock, admission: Admission | None = None
+        self,
+        groups: Sequence[RouteGroup],
+        policy: AccessPolicy,
+        clock: Clock,
+        admission: Admission | None = None,
+        problem_page: Callable[[Problem], str] | None = None,
     ) -> None:
         """Serve the routes of all groups; of two that match a path the first one is served.
 
@@ -72,7 +82,15 @@ class ConsoleApplication:
             policy: says who may do what.
             clock: clock of all times.
             admission: bounds what is under way. None: with the defaults.
+            problem_page: makes the page of a problem. None: problems are JSON for all clients.
         """
+        self._problem_page = problem_page
+        self._requests = metrics.Counters.of(
+            "virtuallog_console_requests_total", "Answers that have begun, by class of status.", "status", _CLASSES
+        )
+        self._problems = metrics.Counters(
+            "virtuallog_console_problems_total", "Requests that a problem has ended, by its kind.", ("kind",)
+        )
         self._policy = policy
         self._clock = clock
         self.admission = admission or Admission()
@@ -91,16 +109,19 @@ class ConsoleApplication:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close"})
         elif scope["type"] == "http":
-            answer, body = _Answer(send), IncomingBody(receive, is_whole=not has_body(Headers(scope=scope)))
+            answer, body = (
+                _Answer(send, self._requests),
+                IncomingBody(receive, is_whole=not has_body(Headers(scope=scope))),
+            )
             try:
                 await self._serve(scope, body, answer)
             except ProblemError as error:
-                await self._refuse(error.problem, body, answer)
+                await self._refuse(error.problem, scope, body, answer)
             except DisconnectedError:
                 pass
             except Exception:
                 log.exception("a request failed", path=scope["path"][:200])
-                await self._refuse(_FAILED, body, answer)
+                await self._refuse(_FAILED, scope, body, answer)
 
     async def _serve(self, scope: Scope, incoming: IncomingBody, answer: _Answer) -> None:
         headers = Headers(scope=scope)
@@ -155,13 +176,23 @@ class ConsoleApplication:
             raise ProblemError(_wrong_method(scope["method"], sorted(allowed)))
         raise ProblemError(_NOT_FOUND)
 
-    async def _refuse(self, problem: Problem, incoming: IncomingBody, answer: _Answer) -> None:
-        """Answer with a problem, unless an answer has begun: then the connection ends in the middle of it, which clients notice."""
-        if answer.has_begun:
-            return
-        response = JSONResponse(
+    def metrics(self) -> Sequence[MetricFamily]:
+        """Requests, problems, and what is under way."""
+        return [self._requests.family(), self._problems.family(), *self.admission.metrics()]
+
+    def _problem_answer(self, problem: Problem, headers: Headers) -> Response:
+        if self._problem_page is not None and prefers_html(headers.getlist("accept")):
+            return HTMLResponse(self._problem_page(problem), problem.status, dict(problem.headers))
+        return JSONResponse(
             problem.plain(), problem.status, dict(problem.headers), media_type="application/problem+json"
         )
+
+    async def _refuse(self, problem: Problem, scope: Scope, incoming: IncomingBody, answer: _Answer) -> None:
+        """Answer with a problem, unless an answer has begun: then the connection ends in the middle of it, which clients notice."""
+        self._problems.add(problem.kind)
+        if answer.has_begun:
+            return
+        response = self._problem_answer(problem, Headers(scope=scope))
         drains = not incoming.is_whole
         if drains:
             response.headers["connection"] = "close"
@@ -180,11 +211,13 @@ class _Answer:
     """The answer to one request, with the headers that every answer has."""
 
     _send: Send
+    _counted: metrics.Counters
     has_begun: bool = False
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.has_begun = True
+            self._counted.add(f"{message['status'] // 100}xx")
             headers = MutableHeaders(scope=message)
             for name, value in SECURITY_HEADERS.items():
                 headers[name] = value

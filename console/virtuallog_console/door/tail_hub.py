@@ -8,7 +8,7 @@ nothing. With many tails entries come in groups, some tenths of a second apart; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from typing import Final
 
@@ -18,15 +18,25 @@ import trio
 from virtuallog.client.reader import records
 from virtuallog.client.scan import read_with_retry
 from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.contract import metrics
 from virtuallog.contract.errors import RetryableError, VirtualLogError
+from virtuallog.contract.metrics import MetricFamily
 from virtuallog.contract.ports import Clock
 from virtuallog.contract.types import Gap, LogPosition, Record
 from virtuallog_console.door.tail_window import CHUNK_BYTES_MAX, CHUNK_ENTRIES_MAX, TailChunk, TailWindow, chunks_of
 
 PAUSE_SECONDS: Final = 0.01
 """Pause of the reader at the tail: what is appended meanwhile is one read, and one send to each tail."""
-PAUSE_OF_TAIL_SECONDS: Final = 0.002
-"""Longer pause for each tail that is open. A send costs 0.1 ms of CPU time: all sends together cost a twentieth of a core."""
+PAUSE_OF_TAIL_SECONDS: Final = 0.004
+"""Longer pause for each tail that is open. A send inside TLS costs 0.2 ms of CPU time: all sends together cost a twentieth of a core."""
+TAILS_BYTES_PER_SECOND: Final = 16 << 20
+"""Bytes of events that all tails together are sent in a second, about, once they are in the window: some tenth of a core. A log that is
+faster for a while is followed later, and none of it is left out.
+"""
+SPELLED_SHARE: Final = 4 / 3
+"""Bytes of an event for each of the payload, in base64."""
+EVENT_BYTES: Final = 100
+"""Bytes of an event beside its payload."""
 CATCH_UPS_MAX: Final = 16
 """Tails that have read something by themselves, which they have yet to send. More wait."""
 CATCH_UP_BYTES: Final = 1 << 20
@@ -77,6 +87,7 @@ class TailHub:
         """None while no tail is open, and until the reader has begun."""
         self._problem: Exception | None = None
         """Reason why the reader has ended. None while it reads."""
+        self._sent = 0
         self._changed = trio.Event()
         self._reading = trio.CancelScope()
 
@@ -84,6 +95,23 @@ class TailHub:
     def tails(self) -> int:
         """Tails that are open."""
         return len(self._cursors)
+
+    def metrics(self) -> Sequence[MetricFamily]:
+        """Tails that are open, what they have sent, and how far they are behind."""
+        lags = {"log": 0, "tail": 0}
+        if self._window is not None:
+            lags["log"] = max(0, self._log.view.known_tail - self._window.stop)
+            lags["tail"] = self._window.stop - min((each.position for each in self._cursors), default=self._window.stop)
+        return [
+            metrics.gauge("virtuallog_console_tails", "Tails that are open.", self.tails),
+            metrics.counter("virtuallog_console_tail_events_total", "Positions that tails were sent.", self._sent),
+            metrics.gauges(
+                "virtuallog_console_tail_lag_entries",
+                "Positions between the log's tail, as far as known, and the reader of all tails (log), and from there to the slowest (tail).",
+                "part",
+                lags,
+            ),
+        ]
 
     async def run(self) -> None:
         """Read while a tail is open, until cancelled."""
@@ -116,8 +144,13 @@ class TailHub:
                 self._reading.cancel()
             self._wake()
 
+    def move(self, cursor: TailCursor, position: int) -> None:
+        """Move a tail behind what it has sent."""
+        self._sent += position - cursor.position
+        cursor.position = position
+
     async def next(self, cursor: TailCursor) -> TailChunk:
-        """The next chunk for a tail; waits for one. The tail moves its `position` once it has sent the chunk.
+        """The next chunk for a tail; waits for one. The tail calls `move` once it has sent the chunk.
 
         Raises:
             BehindError: the tail was in the window, and is no longer.
@@ -176,21 +209,24 @@ class TailHub:
                 async for placed in found:
                     pending += records(placed)
                     size += 0 if isinstance(placed, Gap) else len(placed.batch.blob)
+                    pause = 0.0
                     is_all = reader.position >= self._log.view.known_tail
                     if is_all or size >= CHUNK_BYTES_MAX or len(pending) >= CHUNK_ENTRIES_MAX:
                         for chunk in chunks_of(pending):
                             window.add(chunk)
+                        pause = self._pause_seconds(len(pending), size)
                         pending, size = [], 0
                         self._wake()
-                    await self._clock.sleep(self._pause_seconds if is_all else 0.0)
+                    await self._clock.sleep(pause)
             self._problem = ClosedError()
         except VirtualLogError as error:
             self._problem = error
         self._wake()
 
-    @property
-    def _pause_seconds(self) -> float:
-        return PAUSE_SECONDS + PAUSE_OF_TAIL_SECONDS * len(self._cursors)
+    def _pause_seconds(self, entries: int, size: int) -> float:
+        """Pause after a group of entries with so many bytes, in which the tails send them."""
+        sent = (size * SPELLED_SHARE + entries * EVENT_BYTES) / TAILS_BYTES_PER_SECOND
+        return PAUSE_SECONDS + len(self._cursors) * max(PAUSE_OF_TAIL_SECONDS, sent)
 
     async def _find_tail(self) -> LogPosition:
         while True:

@@ -101,7 +101,7 @@ class _TailResponse(Response):
                     await send(b":\n\n")
                 else:
                     await send(chunk.events(self._encoding, cursor.position, self._hides))
-                    cursor.position = chunk.stop
+                    self._hub.move(cursor, chunk.stop)
             last = _event("resume", {"from": cursor.position, "reason": f"open for {TAIL_SECONDS:g} s"})
         except BehindError:
             last = _event("resume", {"from": cursor.position, "reason": "read too slowly"})

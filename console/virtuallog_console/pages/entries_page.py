@@ -14,6 +14,8 @@ from virtuallog_console.views.entries import ENTRIES_MAX, EntryPage, EntryRow, r
 from virtuallog_console.views.entry_search import search
 from virtuallog_console.views.values import PREVIEW_BYTES_MAX, Decoder
 
+LEFT_OUT: Final = "left-out"
+"""Value of `housekeeping` in the address of a page without it."""
 ROWS_DEFAULT: Final = 50
 """Rows of a page, unless its address names another number."""
 WHOLE_BYTES: Final = 64 << 10
@@ -32,16 +34,17 @@ class EntriesPages:
         decoder, count = query.decoder(), query.number("count", 1, ENTRIES_MAX) or ROWS_DEFAULT
         start, time_ms, text = query.number("from"), query.time_ms("time"), query.text("text")
         log, viewer = self._frame.log, asked.viewer
+        leaves_out = query.text("housekeeping") == LEFT_OUT
         is_finished: bool | None = None
         if text:
             found = await search(log, viewer, text, start, decoder=decoder)
             page, is_finished = found.page, found.is_finished
         elif time_ms is not None:
-            page = await read_at_time(log, viewer, time_ms, count=count, decoder=decoder)
+            page = await read_at_time(log, viewer, time_ms, count=count, decoder=decoder, leaves_out=leaves_out)
         elif start is not None:
-            page = await read_page(log, viewer, start, count=count, decoder=decoder)
+            page = await read_page(log, viewer, start, count=count, decoder=decoder, leaves_out=leaves_out)
         else:
-            page = await read_last(log, viewer, count=count, decoder=decoder)
+            page = await read_last(log, viewer, count=count, decoder=decoder, leaves_out=leaves_out)
         return self._frame.show(
             "entries.html",
             asked,
@@ -53,6 +56,9 @@ class EntriesPages:
             text=text,
             time=query.text("time"),
             is_finished=is_finished,
+            leaves_out=leaves_out,
+            kept=f"&housekeeping={LEFT_OUT}" if leaves_out else "",
+            has_database=self._frame.has_database,
         )
 
     async def one(self, asked: PageRequest) -> Response:

@@ -236,7 +236,7 @@ class _RowStream(Response):
     async def _take(self, cursor: TailCursor, waiting: _Waiting) -> None:
         chunk = await self._hub.next(cursor)
         waiting.add(chunk, cursor.position)
-        cursor.position = chunk.stop
+        self._hub.move(cursor, chunk.stop)
 
     async def _rows(self, waiting: _Waiting, position: int) -> dict[str, Any]:
         records = waiting.newest()

@@ -31,6 +31,8 @@ LISTED_MAX: Final = 8
 """Most commands that are shown of each entry in a list."""
 VALUE_BYTES: Final = 256
 """Bytes that are shown of each value in a list."""
+HOUSEKEEPING: Final = frozenset({"touch sessions", "expire sessions", "reap"})
+"""Operations that no client has asked for."""
 NAMED_MAX: Final = 16
 """Most sessions, paths, keys or entries of an ACL that one row names."""
 
@@ -68,6 +70,12 @@ class DatabaseEntry:
     """Commands that are not shown."""
     problem: str = ""
     """Reason why it is not decoded, or not as a whole. Empty if it is."""
+
+    @property
+    def is_housekeeping(self) -> bool:
+        """True if servers have proposed it by themselves: signs of life, expired sessions and znodes, and entries of engines alone."""
+        names = {command.operation for command in self.commands}
+        return not self.problem and not self.more and names <= HOUSEKEEPING
 
 
 def decode_entry(

@@ -6,10 +6,11 @@ and before that `BOUND_SECONDS` for the bounds of the log. What it has not read 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final, Literal, TypeAlias
 
 import attrs
+import trio
 
 from virtuallog.client.time_search import find_time
 from virtuallog.client.virtual_log import VirtualLog
@@ -23,6 +24,8 @@ from virtuallog_console.views.viewer import Viewer
 
 ENTRIES_MAX: Final = 200
 """Most rows of a page."""
+LOOKED_MAX: Final = 1000
+"""Most entries that a page looks at, with those that it leaves out: they are decoded in some tens of milliseconds."""
 READ_BYTES: Final = 1 << 20
 """Bytes that a page reads of the log, about; at least one batch, of 8 MiB at most."""
 SECONDS: Final = 5.0
@@ -78,6 +81,8 @@ class EntryPage:
     """First unwritten position. None if it could not be learnt."""
     is_closed: bool = False
     """True if the log was closed on purpose, and takes no appends."""
+    left_out: int = 0
+    """Entries between `start` and `next` that are the housekeeping of a database, and have no row. 0 unless that was asked for."""
     problem: str = ""
     """Reason why the page is not whole. Empty if it is."""
 
@@ -95,6 +100,7 @@ async def read_page(
     count: int = ENTRIES_MAX,
     decoder: Decoder = Decoder.AUTO,
     preview_bytes: int = PREVIEW_BYTES,
+    leaves_out: bool = False,
 ) -> EntryPage:
     """Entries from a position on.
 
@@ -105,22 +111,36 @@ async def read_page(
         count: most rows, at most `ENTRIES_MAX`.
         decoder: of payloads.
         preview_bytes: bytes that are shown of each payload; ask for one row to see more than `PREVIEW_BYTES`.
+        leaves_out: True to leave out the housekeeping of a database (`DatabaseEntry.is_housekeeping`), among `LOOKED_MAX` entries.
     """
     page = empty_page(await find_bounds(log), start)
-    return await _with_rows(log, page, count, RowMaker.of(viewer, decoder, preview_bytes, count))
+    return await _with_rows(log, page, count, RowMaker.of(viewer, decoder, preview_bytes, count), leaves_out)
 
 
 async def read_last(
-    log: VirtualLog, viewer: Viewer, *, count: int = ENTRIES_MAX, decoder: Decoder = Decoder.AUTO
+    log: VirtualLog,
+    viewer: Viewer,
+    *,
+    count: int = ENTRIES_MAX,
+    decoder: Decoder = Decoder.AUTO,
+    leaves_out: bool = False,
 ) -> EntryPage:
-    """The last `count` entries before the tail."""
+    """The last `count` entries before the tail; of the last `ENTRIES_MAX` those that are no housekeeping, if `leaves_out`."""
     bounds = await find_bounds(log)
-    start = None if bounds.tail is None else max(bounds.trim_point or 0, bounds.tail - max(1, min(count, ENTRIES_MAX)))
-    return await _with_rows(log, empty_page(bounds, start), count, RowMaker.of(viewer, decoder, PREVIEW_BYTES, count))
+    most = ENTRIES_MAX if leaves_out else max(1, min(count, ENTRIES_MAX))
+    start = None if bounds.tail is None else max(bounds.trim_point or 0, bounds.tail - most)
+    maker = RowMaker.of(viewer, decoder, PREVIEW_BYTES, most)
+    return await _with_rows(log, empty_page(bounds, start), most, maker, leaves_out)
 
 
 async def read_at_time(
-    log: VirtualLog, viewer: Viewer, time_ms: int, *, count: int = ENTRIES_MAX, decoder: Decoder = Decoder.AUTO
+    log: VirtualLog,
+    viewer: Viewer,
+    time_ms: int,
+    *,
+    count: int = ENTRIES_MAX,
+    decoder: Decoder = Decoder.AUTO,
+    leaves_out: bool = False,
 ) -> EntryPage:
     """Entries from a time of day on, in milliseconds since the epoch (`virtuallog.client.time_search.find_time`)."""
     position, problem = None, f"the time was not found within {SEARCH_SECONDS:g} s"
@@ -130,7 +150,7 @@ async def read_at_time(
         except VirtualLogError as error:
             problem = str(error)
     if position is not None:
-        return await read_page(log, viewer, position, count=count, decoder=decoder)
+        return await read_page(log, viewer, position, count=count, decoder=decoder, leaves_out=leaves_out)
     page = empty_page(await find_bounds(log))
     return attrs.evolve(page, problem=joined(page.problem, problem))
 
@@ -148,37 +168,59 @@ def empty_page(bounds: LogBounds, start: int | None = None) -> EntryPage:
     )
 
 
-async def _with_rows(log: VirtualLog, page: EntryPage, count: int, maker: RowMaker) -> EntryPage:
+async def _with_rows(log: VirtualLog, page: EntryPage, count: int, maker: RowMaker, leaves_out: bool) -> EntryPage:
     """The page with its rows, as far as they can be read within `SECONDS`."""
     if page.tail is None or page.start >= page.tail:
         return page
-    rows: list[Row] = []
+    found = _Found(max(1, min(count, ENTRIES_MAX)), page.start, leaves_out)
     problem = f"not all was read within {SECONDS:g} s"
     with log.view.environment.clock.timeout(SECONDS):
         try:
-            await _read_rows(log, page, page.tail, max(1, min(count, ENTRIES_MAX)), maker, rows)
+            await found.read(log, page.tail, maker)
             problem = ""
         except VirtualLogError as error:
             kind = "" if isinstance(error, UnavailableError) else f"{type(error).__name__}: "
-            problem = f"at {_stop(rows, page.start)}: {kind}{error}"
-    return attrs.evolve(page, rows=tuple(rows), next=_stop(rows, page.start), problem=joined(page.problem, problem))
+            problem = f"at {found.next}: {kind}{error}"
+    return attrs.evolve(
+        page, rows=tuple(found.rows), next=found.next, left_out=found.left_out, problem=joined(page.problem, problem)
+    )
 
 
-async def _read_rows(log: VirtualLog, page: EntryPage, tail: int, count: int, maker: RowMaker, rows: list[Row]) -> None:
-    """Add rows to the list, up to the bounds of a page."""
-    left = READ_BYTES
-    while (position := _stop(rows, page.start)) < tail and len(rows) < count and left > 0:
-        for placed in await log.read(LogPosition(position), LogPosition(tail), left):
-            left -= len(placed.batch.blob) if isinstance(placed, PlacedBatch) else 1
-            rows += maker.rows(placed, count - len(rows))
+@attrs.define
+class _Found:
+    """Rows of a page, while they are read."""
 
+    count: int
+    """Most rows."""
+    next: int
+    """First position that has not been looked at."""
+    leaves_out: bool
+    rows: list[Row] = attrs.field(factory=list)
+    left_out: int = 0
 
-def _stop(rows: Sequence[Row], start: int) -> int:
-    """First position behind the rows, which begin at `start`."""
-    if not rows:
-        return start
-    last = rows[-1]
-    return last.stop if isinstance(last, GapRow) else last.position + 1
+    async def read(self, log: VirtualLog, tail: int, maker: RowMaker) -> None:
+        """Add rows, up to the bounds of a page."""
+        left = READ_BYTES
+        while self.next < tail and self.room > 0 and left > 0:
+            for placed in await log.read(LogPosition(self.next), LogPosition(tail), left):
+                left -= len(placed.batch.blob) if isinstance(placed, PlacedBatch) else 1
+                for row in maker.rows(placed, LOOKED_MAX):
+                    if self.room <= 0:
+                        return
+                    self._add(row)
+                await trio.lowlevel.checkpoint()
+
+    @property
+    def room(self) -> int:
+        """Entries that are looked at yet."""
+        return min(self.count - len(self.rows), LOOKED_MAX - len(self.rows) - self.left_out)
+
+    def _add(self, row: Row) -> None:
+        self.next = row.stop if isinstance(row, GapRow) else row.position + 1
+        if self.leaves_out and isinstance(row, EntryRow) and row.database is not None and row.database.is_housekeeping:
+            self.left_out += 1
+        else:
+            self.rows.append(row)
 
 
 @attrs.frozen

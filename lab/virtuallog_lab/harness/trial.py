@@ -146,7 +146,11 @@ class Evidence(Generic[ResultT]):
 
 @asynccontextmanager
 async def temporary_cluster(
-    program: tuple[str, ...] = PROGRAM, keep: Path | None = None, loglet: str = "native", log_nodes: int = 0
+    program: tuple[str, ...] = PROGRAM,
+    keep: Path | None = None,
+    loglet: str = "native",
+    log_nodes: int = 0,
+    tls: bool = False,
 ) -> AsyncIterator[LocalCluster]:
     """Three nodes that answer, and more that only store, and a process that is set up to be their client.
 
@@ -155,11 +159,12 @@ async def temporary_cluster(
         keep: a new folder for the cluster, which stays; None: a temporary one.
         loglet: kind of its first loglet.
         log_nodes: how many only store.
+        tls: True for nodes inside TLS.
     """
     set_up_client()
     with nullcontext(keep) if keep else tempfile.TemporaryDirectory(prefix="virtuallog-bench-") as folder:
         async with open_local_cluster(
-            Path(folder), log_nodes=log_nodes, base_port=0, program=program, loglet=loglet
+            Path(folder), log_nodes=log_nodes, base_port=0, program=program, loglet=loglet, tls=tls
         ) as cluster:
             await cluster.wait_ready()
             yield cluster

@@ -19,7 +19,7 @@ from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.contract.batch import ENTRY_BYTES_MAX
 from virtuallog.contract.types import LogPosition
 from virtuallog_console.access.admission import STREAMS_OF_CALLER_MAX
-from virtuallog_console.door.tail_hub import CATCH_UPS_MAX, SLOW_SECONDS, TailHub
+from virtuallog_console.door.tail_hub import CATCH_UPS_MAX, SLOW_SECONDS, TAILS_BYTES_PER_SECOND, TailHub
 from virtuallog_console.door.tail_stream import HEARTBEAT_SECONDS, TAIL_SECONDS
 from virtuallog_console.door.tail_window import WINDOW_BYTES_MAX
 
@@ -150,6 +150,24 @@ async def test_a_crowd_of_appends_costs_each_tail_a_few_sends(autojump_clock: Mo
 
         assert all(len(texts(tail)) == 1001 for tail in opened)
         assert len(opened[0].sent) - began <= 2.1 / 0.11 + 2
+
+
+async def test_a_flood_is_followed_later(autojump_clock: MockClock) -> None:
+    """All tails together are sent so many bytes in a second: what is appended faster comes later, in order, and none is left out."""
+    async with tails() as here:
+        opened = [await here.open() for _ in range(10)]
+        began = here.room.clock.monotonic()
+        flood = [b"%02d" % number * (16 << 10) for number in range(64)]
+        for entry in flood:
+            await here.log.append(entry)
+        while len(texts(opened[0])) < len(flood):
+            await here.room.clock.sleep(0.1)
+        seconds = here.room.clock.monotonic() - began
+        await here.room.clock.sleep(1)
+
+        assert all(texts(tail) == [entry.decode() for entry in flood] for tail in opened)
+        all_bytes = len(opened) * sum(map(len, flood)) * 4 / 3
+        assert 0.8 * all_bytes / TAILS_BYTES_PER_SECOND <= seconds <= 1.5 * all_bytes / TAILS_BYTES_PER_SECOND
 
 
 async def test_without_tails_nothing_is_read(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:

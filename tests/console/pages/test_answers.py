@@ -178,6 +178,20 @@ async def test_entries_by_position_time_and_text(world: World, autojump_clock: M
     assert "session of the appender" in one.text
 
 
+async def test_entries_without_housekeeping(world: World, autojump_clock: MockClock) -> None:
+    """A link leaves it out; the page says how many entries that are, and keeps to it in its links and forms."""
+    async with shown(world) as served:
+        whole = await served.ask("/entries?from=0")
+        page = await served.page("/entries?from=0&count=1&housekeeping=left-out")
+        answer = await served.ask("/entries?from=0&count=1&housekeeping=left-out")
+
+    assert b"&amp;housekeeping=left-out" in whole.body
+    assert "housekeeping left out" in page.text
+    assert "Show all entries" in page.text
+    assert answer.body.count(b'name="housekeeping" value="left-out"') == 2
+    assert answer.body.count(b"decoder=auto&amp;housekeeping=left-out") >= 2
+
+
 async def test_what_fails_is_said_on_the_page(world: World, autojump_clock: MockClock) -> None:
     """A majority is gone: each page is there, with the reasons, and none is an error of the console."""
     async with shown(world) as served:

@@ -17,6 +17,7 @@ PAGES = {
     "chain": "/",
     "entries": "/entries",
     "search": "/entries?text=queue",
+    "no housekeeping": "/entries?housekeeping=left-out",
     "entry": "/entries/3",
     "no entry": "/entries/99999999",
     "tail": "/entries/live",
@@ -28,6 +29,8 @@ PAGES = {
     "holds": "/holds?position=30",
     "live": "/live",
     "wrong": "/entries?from=x",
+    "no page": "/nothing",
+    "refused": "/v1/entries?from=x",
 }
 FOCUSED = "document.activeElement"
 OVERFLOW = "document.documentElement.scrollWidth - innerWidth"

@@ -69,6 +69,19 @@ def test_commands_are_shown_one_by_one() -> None:
     assert {row.time_ms for row in found.commands} == {5}
 
 
+def test_housekeeping_is_what_no_client_has_asked_for() -> None:
+    """An entry of signs of life, of expired sessions or of engines alone. One command of a client makes it an entry of clients."""
+    housekeeping = [
+        entry_of(command(Touch((1,))), command(Reap(("/c",)))),
+        entry_of(command(ExpireSessions(((3, 1),)))),
+    ]
+    mixed = entry_of(command(Touch((1,))), command(Delete("/a")))
+    many = entry_of(*[command(Touch((1,)))] * (LISTED_MAX + 1))
+
+    found = [decode_entry(entry, CLIENT) for entry in (*housekeeping, entry_of(), mixed, many)]
+    assert [each is not None and each.is_housekeeping for each in found] == [True, True, True, False, False]
+
+
 def test_operations_of_a_multi_follow_it() -> None:
     """Each has a row, marked as a part."""
     found = decode_entry(entry_of(command(Multi((Check("/a", 1), SetData("/b", b"x")))), grouped=False), ADMIN)

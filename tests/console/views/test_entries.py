@@ -19,6 +19,7 @@ from virtuallog.testing.sim.clock import SimulatedClock
 from virtuallog_console.views import entries, entry_search
 from virtuallog_console.views.entries import (
     ENTRIES_MAX,
+    LOOKED_MAX,
     EntryPage,
     EntryRow,
     GapRow,
@@ -30,7 +31,7 @@ from virtuallog_console.views.entry_search import search
 from virtuallog_console.views.masks import Masks
 from virtuallog_console.views.values import Decoder
 from virtuallog_console.views.viewer import Viewer
-from virtuallog_database.tree.commands import Create
+from virtuallog_database.tree.commands import Create, Touch
 
 CLIENT = Viewer(role=Role.CLIENT)
 ADMIN = Viewer(role=Role.ADMIN)
@@ -288,3 +289,27 @@ async def test_a_search_that_fails_says_up_to_where_it_has_looked(autojump_clock
         for text in ("", "x" * 2000):
             with pytest.raises(InvalidSettingError):
                 await search(log, CLIENT, text)
+
+
+async def test_housekeeping_is_left_out_and_counted(autojump_clock: MockClock) -> None:
+    """Signs of life have no row; the page goes on until it is full, or has looked at enough; the next one begins behind what it saw."""
+    async with world() as w:
+        log = w.client()
+        signs = [entry_of(command(Touch((1, 2))))] * 30
+        kept = [entry_of(command(Create(f"/{number}", b"1"))) for number in range(4)]
+        for entry in kept:
+            await log.append_many(signs)
+            await log.append(entry)
+        page = await read_page(log, ADMIN, LogPosition(0), count=2, leaves_out=True)
+        whole = await read_page(log, ADMIN, LogPosition(0), count=2)
+        last = await read_last(log, ADMIN, count=2, leaves_out=True)
+        await log.append_many(signs * 40)
+        searched = await read_page(log, ADMIN, LogPosition(124), count=2, leaves_out=True)
+
+    assert [row.position for row in page.rows if isinstance(row, EntryRow)] == [30, 61]
+    assert (page.start, page.next, page.left_out) == (0, 62, 60)
+    assert (len(whole.rows), whole.left_out) == (2, 0)
+    assert [row.position for row in last.rows if isinstance(row, EntryRow)] == [30, 61, 92, 123]
+    assert (last.left_out, last.next) == (120, 124)
+    assert (searched.rows, searched.left_out, searched.next) == ((), LOOKED_MAX, 124 + LOOKED_MAX)
+    assert searched.has_more

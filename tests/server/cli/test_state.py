@@ -19,6 +19,7 @@ from virtuallog_database.state.core.record_changes import RecordChanges
 from virtuallog_database.state.records import PackedRecords
 from virtuallog_database.state.storages.rocks import open_rocks_storage
 from virtuallog_server.cli import main
+from virtuallog_server.cli.state import state_job
 from virtuallog_server.cli.state.state_job import VALUE_BYTES_MAX, value_of
 
 NOTES = RecordTable[bytes]("notes", bytes, bytes)
@@ -182,6 +183,22 @@ def test_a_file_that_is_too_large_is_not_read_to_its_end(storage: str, tmp_path:
     with (tmp_path / "large").open("rb") as file:
         assert len(value_of(None, file)) == VALUE_BYTES_MAX + 1
     check_refused(run("state", "set", "a", "--file", str(tmp_path / "large"), "--storage", storage))
+
+
+def test_a_line_that_is_too_long_is_not_read_to_its_end(
+    storage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is named, and the lines before it are stored. The longest line that is read has room for the largest value."""
+    assert len(json.dumps("\0" * 1000)) - 2 == 6 * 1000
+    assert state_job.LINE_BYTES_MAX > 6 * VALUE_BYTES_MAX
+    monkeypatch.setattr(state_job, "LINE_BYTES_MAX", 100)
+    whole = b'{"name": "a", "value": "1"}'.ljust(99) + b"\n"
+    with (tmp_path / "dump").open("wb") as file:
+        file.write(whole + b" " + whole)
+        file.truncate(1 << 30)
+    refused = run("state", "restore", str(tmp_path / "dump"), "--storage", storage)
+    assert refused.output == "virtuallog: line 2 has more than 100 bytes: no variable is so large\n"
+    assert run("state", "get", "a", "--storage", storage).output == "1"
 
 
 def test_names_are_printed_without_control_characters(storage: str) -> None:

@@ -19,6 +19,8 @@ from virtuallog_server.process.console.host_names import host_name, is_local
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
+WRONG_HOST: Final = "wrong-host"
+"""Kind of the problem that a request names another host."""
 SAFE_METHODS: Final = ("GET", "HEAD")
 """Methods that change nothing. A page of another site may cause such requests, and cannot read the answers."""
 _OWN_SITES: Final = ("same-origin", "none")
@@ -66,7 +68,7 @@ class AccessPolicy:
         raise ProblemError(
             Problem(
                 status=421,
-                kind="wrong-host",
+                kind=WRONG_HOST,
                 title="This console has another name",
                 detail=f"Host is '{found[:200]}'",
                 remedy="use a loopback address, or add the name to `hosts` in console.toml",

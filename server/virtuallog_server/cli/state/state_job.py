@@ -22,6 +22,8 @@ ResultT = TypeVar("ResultT")
 
 VALUE_BYTES_MAX: Final = 64 << 20
 """Largest value that any storage takes."""
+LINE_BYTES_MAX: Final = 6 * VALUE_BYTES_MAX + (1 << 20)
+"""Longest line of a dump: JSON has six characters for a control character, and a MiB is left for the name and the version."""
 
 
 def names(storage: str, as_json: bool) -> None:
@@ -108,11 +110,17 @@ def dump(storage: str, out: TextIO) -> None:
 
 
 def restore(storage: str, lines: BinaryIO, replaces: bool) -> None:
-    """Store the variables of a dump, one after the other."""
+    """Store the variables of a dump, one after the other. Lines before a bad one are stored.
+
+    Raises:
+        MalformedError: a line is no variable, or too long; names its number.
+    """
 
     async def work(state: State) -> int:
         count = 0
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(iter(lambda: lines.readline(LINE_BYTES_MAX + 1), b""), 1):
+            if len(line) > LINE_BYTES_MAX:
+                raise MalformedError(f"line {number} has more than {LINE_BYTES_MAX} bytes: no variable is so large")
             name, value = _parse_untrusted(line, number)
             await _store_new(state, name, value, replaces)
             count += 1

@@ -137,6 +137,10 @@ class HttpConnections:
         self._acceptor = acceptor
         self._uncounted = uncounted
         self._slots = ConnectionSlots(bounds.connections, bounds.connections_of_address)
+        self.open = 0
+        """Connections that are open."""
+        self.opened = 0
+        """Connections that came."""
 
     async def run(self, listeners: Sequence[Listener[Any]]) -> None:
         """Serve until cancelled."""
@@ -146,6 +150,8 @@ class HttpConnections:
         """Serve one connection, and close it. Its errors concern no other."""
         accepted(stream)
         address = peer_address(stream)
+        self.opened += 1
+        self.open += 1
         try:
             secured = stream if self._acceptor is None else await self._acceptor.receive(stream)
             if address is not None and secured is not None:
@@ -153,6 +159,7 @@ class HttpConnections:
         except Exception as error:
             log.warning("console connection failed", error=repr(error))
         finally:
+            self.open -= 1
             await trio.aclose_forcefully(stream)
 
     async def _serve(self, stream: Stream, secured: Stream, address: tuple[str, int]) -> None:

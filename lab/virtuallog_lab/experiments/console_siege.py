@@ -1,0 +1,310 @@
+#!/usr/bin/env python3
+"""Appends beside a console that has many tails open and is scanned, on one machine.
+
+    python -m virtuallog_lab.experiments.console_siege
+    python -m virtuallog_lab.experiments.console_siege --rounds 9 --seconds 2 --no-tls --markdown
+
+Three nodes and a console, all as processes, and a client of the nodes in this one. A round measures appends with each load under each
+state of the console: quiet, with tails, scanned, and both. The next round has the states in the other order. A ratio is to the quiet state
+of the same round. The loads are appends of 100 bytes: `paced` at a fixed rate, by one caller each, and closed loops of 1 and of 64 callers.
+
+Readers of the tails and the scanner run with SCHED_IDLE (`console_callers`), as their machines are others in earnest.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from statistics import median
+from typing import Any, Final
+
+import attrs
+import click
+import trio
+
+from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.connect import connect
+from virtuallog.contract.caller_roles import Principal, Role
+from virtuallog.contract.errors import UnavailableError
+from virtuallog.rpc.security.tls_files import TlsFiles
+from virtuallog.runtime.clock import SystemClock
+from virtuallog_lab.harness.cpu_time import CpuMeter
+from virtuallog_lab.harness.machine import Machine
+from virtuallog_lab.harness.options import Form, form_options
+from virtuallog_lab.harness.program import run_to_end
+from virtuallog_lab.harness.report import Report, Table, middle_and_ends, tell
+from virtuallog_lab.harness.trial import temporary_cluster
+from virtuallog_lab.workload.appends import percentile
+from virtuallog_server.local_cluster.certificates import Authority
+from virtuallog_server.local_cluster.supervisor import PROGRAM, LocalCluster
+
+CLOCK: Final = SystemClock()
+TAILS, SCAN = "tails", "scan"
+STATES: Final[Mapping[str, tuple[str, ...]]] = {
+    "quiet": (),
+    "100 tails": (TAILS,),
+    "scanned": (SCAN,),
+    "both": (TAILS, SCAN),
+}
+"""States of the console: the callers that it has."""
+QUIET: Final = "quiet"
+PACED: Final = "paced"
+CALLERS: Final[Mapping[str, int]] = {PACED: 0, "1 caller": 1, "64 callers": 64}
+"""Loads, and the callers of a closed loop; 0 for an open one."""
+PACED_RATE: Final = 200
+"""Appends per second of the load `paced`: 20,000 events per second to 100 tails."""
+TAILS_COUNT: Final = 100
+SCAN_RATE: Final = 100
+"""Connections per second of the scanner: each second the ports of a host, from a machine that scans a thousand hosts."""
+SIZE: Final = 100
+"""Bytes of an entry."""
+SETTLE_SECONDS: Final = 0.5
+"""Seconds between the start of callers, or of a load, and its measurement."""
+START_SECONDS: Final = 60.0
+"""Longest start of a process."""
+TARGET: Final = 0.03
+"""Most of the rate, or of the median latency, that the console may cost."""
+
+
+@attrs.frozen(kw_only=True)
+class SiegeSample:
+    """Appends with one load, while the console was in one state."""
+
+    state: str
+    load: str
+    latencies: Sequence[float]
+    """Seconds of each append, in ascending order."""
+    seconds: float
+    cpu: Mapping[str, float]
+    """CPU seconds of the nodes, the console and this client."""
+
+    @property
+    def per_second(self) -> float:
+        """Appends per second."""
+        return len(self.latencies) / self.seconds
+
+    def milliseconds(self, share: float) -> float:
+        """Latency that this share of the appends does not exceed."""
+        return 1000 * percentile(self.latencies, share)
+
+    @property
+    def cost(self) -> float:
+        """What the console should not raise: the median latency, or for a saturated loop the seconds for an append."""
+        return 1 / self.per_second if CALLERS[self.load] > 1 else self.milliseconds(0.5)
+
+
+@attrs.frozen(kw_only=True)
+class SiegePlan:
+    """The measurements of a run."""
+
+    rounds: int
+    seconds: float
+    tls: bool = True
+    """True if nodes and console are inside TLS."""
+    loads: Sequence[str] = tuple(CALLERS)
+    options: Sequence[str] = ()
+    """Further options of `virtuallog console`."""
+
+
+@attrs.frozen
+class SiegeResult:
+    """The measurements, and counts of the callers of the console."""
+
+    samples: Sequence[SiegeSample]
+    counted: Sequence[Mapping[str, Any]]
+    """One for each stay of callers: their kind, seconds, and counts."""
+
+
+@attrs.define(eq=False)
+class Besieged:
+    """A cluster with a console, and the client that appends."""
+
+    cluster: LocalCluster
+    url: str
+    log: VirtualLog
+    identity: TlsFiles | None
+    pids: Sequence[tuple[str, int]]
+    counted: list[Mapping[str, Any]] = attrs.field(factory=list)
+
+    @asynccontextmanager
+    async def called(self, kind: str) -> AsyncIterator[None]:
+        """Let callers of a kind call the console for the length of the block."""
+        files = self.identity
+        identity = ["--identity", *map(str, (files.certificate, files.key, files.authority))] if files else []
+        amount = ["--count", str(TAILS_COUNT), *identity] if kind == TAILS else ["--rate", str(SCAN_RATE)]
+        module = [sys.executable, "-P", "-m", "virtuallog_lab.experiments.console_callers", kind, self.url, *amount]
+        async with _process(module, "under way") as (process, _):
+            begin = CLOCK.monotonic()
+            yield
+            assert process.stdin is not None and process.stdout is not None
+            await process.stdin.aclose()
+            told = b"".join([part async for part in process.stdout])
+            self.counted.append({"kind": kind, "seconds": CLOCK.monotonic() - begin, **json.loads(told)})
+
+    async def measure(self, state: str, load: str, seconds: float) -> SiegeSample:
+        """Append for so long, after a time that does not count."""
+        begin = CLOCK.monotonic() + SETTLE_SECONDS
+        end, latencies = begin + seconds, list[float]()
+
+        async def append(due: float) -> None:
+            await self.log.append(bytes(SIZE))
+            if begin <= due:
+                latencies.append(CLOCK.monotonic() - due)
+
+        async def go_on() -> None:
+            while (now := CLOCK.monotonic()) < end:
+                await append(now)
+
+        async def pace() -> None:
+            due = CLOCK.monotonic()
+            while due < end:
+                await CLOCK.sleep(max(0.0, due - CLOCK.monotonic()))
+                nursery.start_soon(append, CLOCK.monotonic())
+                due += 1 / PACED_RATE
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(CALLERS[load]):
+                nursery.start_soon(go_on)
+            if load == PACED:
+                nursery.start_soon(pace)
+            await CLOCK.sleep(max(0.0, begin - CLOCK.monotonic()))
+            meter = CpuMeter(self.pids)
+            await CLOCK.sleep(max(0.0, end - CLOCK.monotonic()))
+            cpu = meter.seconds()
+        return SiegeSample(state=state, load=load, latencies=sorted(latencies), seconds=seconds, cpu=cpu)
+
+
+@asynccontextmanager
+async def _process(command: Sequence[str], word: str) -> AsyncIterator[tuple[trio.Process, str]]:
+    """A process that has printed `word`, and all that it has printed by then."""
+    process = await trio.lowlevel.open_process(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
+    )  # fmt: skip
+    try:
+        told = ""
+        assert process.stdout is not None
+        with CLOCK.timeout(START_SECONDS):
+            while word not in told and (part := await process.stdout.receive_some()):
+                told += part.decode()
+        if word not in told:
+            raise UnavailableError(f"{' '.join(command)} has not begun; it said: {told}")
+        yield process, told
+    finally:
+        process.kill()
+        with trio.CancelScope(shield=True):  # what is killed is dead at once
+            await process.wait()
+
+
+@asynccontextmanager
+async def besieged(plan: SiegePlan) -> AsyncIterator[Besieged]:
+    """Start nodes and console, for the length of the block."""
+    async with AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(temporary_cluster(tls=plan.tls))
+        cluster.write_file()
+        options, identity = list[str](), None
+        if plan.tls:
+            authority = Authority.open(cluster.path / "certificates")
+            owner = Principal(cluster="local", role=Role.CLIENT, name="console")
+            own = authority.issue(owner, hosts=["localhost", "127.0.0.1"])
+            options = ["--host", "localhost", "--host", "127.0.0.1", "--certificate", str(own.certificate)]
+            options += ["--key", str(own.key), "--authority", str(own.authority)]
+            identity = cluster.tls
+        command = [*PROGRAM, "console", "--listen", "127.0.0.1:0", "--cluster", str(cluster.file_path)]
+        started = _process([*command, *options, *plan.options], "try: curl")
+        console, told = await stack.enter_async_context(started)
+        log = await stack.enter_async_context(connect(cluster.file))
+        pids = [("nodes", pid) for node in cluster.nodes.values() if (pid := node.pid) is not None]
+        url = told.splitlines()[0].partition(": ")[2].replace("localhost", "127.0.0.1")
+        yield Besieged(cluster, url, log, identity, [*pids, ("console", console.pid)])
+
+
+async def run(plan: SiegePlan) -> SiegeResult:
+    """Measure all rounds on one cluster."""
+    samples = list[SiegeSample]()
+    async with besieged(plan) as siege:
+        for load in plan.loads:
+            await siege.measure(QUIET, load, 0.1)
+        for number in range(plan.rounds):
+            for state in STATES if number % 2 else [*STATES][::-1]:
+                async with AsyncExitStack() as stack:
+                    for kind in STATES[state]:
+                        await stack.enter_async_context(siege.called(kind))
+                    samples += [await siege.measure(state, load, plan.seconds) for load in plan.loads]
+            tell(f"round {number + 1} of {plan.rounds}")
+    return SiegeResult(samples, siege.counted)
+
+
+def report(machine: Machine, plan: SiegePlan, result: SiegeResult) -> Report:
+    """A row for each load and state; the ratio is to the quiet state of the same round."""
+    rows, plain = list[list[str]](), dict[str, dict[str, float]]()
+    for load in plan.loads:
+        found = {
+            state: [each for each in result.samples if (each.state, each.load) == (state, load)] for state in STATES
+        }
+        for state, those in found.items():
+            more = [each.cost / quiet.cost - 1 for each, quiet in zip(those, found[QUIET], strict=True)]
+            cpu = {name: [each.cpu[name] / each.seconds for each in those] for name in ("nodes", "console")}
+            rows.append(
+                [
+                    f"{load}, {state}",
+                    middle_and_ends([each.per_second for each in those]),
+                    middle_and_ends([each.milliseconds(0.5) for each in those], 2),
+                    middle_and_ends([each.milliseconds(0.99) for each in those], 2),
+                    "" if state == QUIET else middle_and_ends([100 * each for each in more], 1),
+                    *(middle_and_ends([100 * each for each in used]) for used in cpu.values()),
+                ]
+            )
+            plain[f"{load}, {state}"] = {
+                "per_second": median(each.per_second for each in those),
+                "median_ms": median(each.milliseconds(0.5) for each in those),
+                "p99_ms": median(each.milliseconds(0.99) for each in those),
+                "more": median(more),
+                "target": TARGET,
+                "console_cpu": median(cpu["console"]),
+            }
+    columns = ["load, console", "appends/s", "median ms", "p99 ms", "slower, %", "nodes, % of a CPU", "console, % of a CPU"]  # fmt: skip
+    return Report(
+        title=f"Appends beside a console, {plan.rounds} rounds, {'inside TLS' if plan.tls else 'without TLS'}",
+        machine=machine,
+        tables=[
+            Table(f"Median of the rounds, and ends; at most {100 * TARGET:g} % slower is the target", columns, rows),
+            _callers(result.counted),
+        ],
+        plain={"rows": plain, "callers": result.counted},
+        verdict="every append was acknowledged",
+    )
+
+
+def _callers(counted: Sequence[Mapping[str, Any]]) -> Table:
+    rows = []
+    for kind in (TAILS, SCAN):
+        those = [each for each in counted if each["kind"] == kind]
+        names = dict.fromkeys(name for each in those for name in each if name not in ("kind", "seconds"))
+        rows += [
+            [f"{kind}: {name}", middle_and_ends([each.get(name, 0) / each["seconds"] for each in those], 1)]
+            for name in names
+        ]
+    return Table("Callers of the console, per second of their stay", ["caller", "per second"], rows)
+
+
+@click.command()
+@click.option("--rounds", default=7, show_default=True, type=click.IntRange(min=1, max=100))
+@click.option("--seconds", default=1.2, show_default=True, type=click.FloatRange(0.05, 60), help="Of each measurement.")
+@click.option("--load", "loads", multiple=True, type=click.Choice([*CALLERS]), help="Only this one; may be repeated.")
+@click.option("--tls/--no-tls", default=True, show_default=True, help="Nodes and console inside TLS.")
+@click.option("--console-option", "options", multiple=True, metavar="TEXT", help="Option of the console; repeatable.")
+@form_options
+def main(
+    *, rounds: int, seconds: float, loads: tuple[str, ...], tls: bool, options: tuple[str, ...], form: Form
+) -> None:
+    """Measure appends beside a console with tails and a scanner."""
+    machine = Machine.look()
+    plan = SiegePlan(rounds=rounds, seconds=seconds, tls=tls, loads=loads or tuple(CALLERS), options=options)
+    report(machine, plan, run_to_end(run, plan)).publish(form)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""The program that measures appends beside a console: its report, and a small run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from virtuallog_lab.experiments import console_siege
+from virtuallog_lab.experiments.console_siege import STATES, SiegePlan, SiegeResult, SiegeSample, besieged
+from virtuallog_lab.harness.machine import Machine
+
+
+def sample(state: str, load: str, milliseconds: float, count: int = 10) -> SiegeSample:
+    cpu = {"nodes": 0.5, "console": 0.1}
+    return SiegeSample(state=state, load=load, latencies=[milliseconds / 1000] * count, seconds=1.0, cpu=cpu)
+
+
+def policies_of(pid: int) -> set[int]:
+    """Policies of all threads of a process."""
+    return {os.sched_getscheduler(int(task.name)) for task in Path(f"/proc/{pid}/task").iterdir()}
+
+
+def test_the_ratio_is_that_of_one_round() -> None:
+    """A slow round changes all states. A saturated loop is judged by its rate, others by the median latency."""
+    samples = [
+        sample(state, load, base * (1.02 if state == "both" else 1.0), 98 if state == "both" else 100)
+        for base in (1.0, 5.0)
+        for state in STATES
+        for load in ("paced", "64 callers")
+    ]
+    counted = [{"kind": "tails", "seconds": 2.0, "events": 10}, {"kind": "scan", "seconds": 2.0, "silent": 4}]
+    plan = SiegePlan(rounds=2, seconds=1.0, loads=("paced", "64 callers"))
+    told = console_siege.report(Machine.look(), plan, SiegeResult(samples, counted))
+
+    assert told.plain["rows"]["paced, both"]["more"] == pytest.approx(0.02)
+    assert told.plain["rows"]["64 callers, both"]["more"] == pytest.approx(1 / 0.98 - 1)
+    assert [row[0] for row in told.tables[0].rows][:4] == [f"paced, {state}" for state in STATES]
+    assert [*map(list, told.tables[1].rows)] == [["tails: events", "5.0"], ["scan: silent", "2.0"]]
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("tls", [False, True])
+async def test_appends_are_measured_in_every_state(tls: bool) -> None:
+    """A small run, on real processes: the tails were sent entries, and the scanner has come in all ways."""
+    found = await console_siege.run(SiegePlan(rounds=1, seconds=0.2, tls=tls, loads=("1 caller",)))
+
+    assert [each.state for each in found.samples] == [*STATES][::-1]
+    assert all(each.latencies for each in found.samples)
+    tails, scans = ([each for each in found.counted if each["kind"] == kind] for kind in ("tails", "scan"))
+    assert all(each["bytes"] > 0 for each in tails)
+    assert len(tails) == len(scans) == 2
+    assert all(each["random bytes"] > 0 and each["silent"] > 0 for each in scans)
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="a policy of Linux")
+@pytest.mark.parametrize(("options", "policy"), [((), "SCHED_IDLE"), (("--no-background",), "SCHED_OTHER")])
+async def test_a_console_takes_idle_time_unless_it_is_told_otherwise(options: tuple[str, ...], policy: str) -> None:
+    """Its process and all of its threads; the nodes beside it are as they were."""
+    async with besieged(SiegePlan(rounds=1, seconds=0.1, tls=False, options=options)) as siege:
+        found = {(name, policy) for name, pid in siege.pids for policy in policies_of(pid)}
+
+    assert found == {("nodes", os.SCHED_OTHER), ("console", getattr(os, policy))}
