@@ -36,7 +36,15 @@ class ConsoleSettings:
     """
 
     actions: bool = False
-    """True to let callers with the role `admin` change the cluster. If false, no caller has that role here."""
+    """True to let callers with the role `admin` change the cluster; then the console's own certificate has to be one of an admin, too. If
+    false, every action is refused; what a role may read is the same. Danger: each action appends records to the log, which programs
+    that read the log raw have to skip (`virtuallog.audit`).
+    """
+
+    archives: str = ""
+    """URL below which the action `archive` writes archives, such as "s3://bucket/log". Every node has to reach it. Empty if segments
+    cannot be archived from here.
+    """
 
     proxy: tuple[str, ...] = ()
     """Addresses and networks of trusted proxies, such as "127.0.0.1" or "10.1.0.0/16". Each request of theirs must name its user. Danger:

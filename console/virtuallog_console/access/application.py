@@ -111,7 +111,7 @@ class ConsoleApplication:
         placed, inner = self._find(scope)
         route = placed.route
         self._policy.check_origin(facts, always=route.is_stream)
-        self._policy.check_role(caller, route.role, f"{route.method} {route.path}")
+        self._policy.check_role(caller, route.role, f"{route.method} {route.path}", acts=route.acts)
         media_type = check_head(headers, route)
         with (
             self.admission.admit(caller, is_stream=route.is_stream) as allowance,
