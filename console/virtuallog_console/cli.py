@@ -28,6 +28,7 @@ import click
 @click.option("--admin", "admins", multiple=True, metavar="USER", help="User of the proxy who is admin; repeatable.")
 @click.option("--mask", "masks", multiple=True, metavar="PATH", help="Paths of values never shown; repeatable.")
 @click.option("--actions", is_flag=True, help="Let admins change the cluster.")
+@click.option("--archives", metavar="URL", help="Place below which admins may archive segments.")
 def console(
     config_file: Path | None,
     cluster: Path | None,
