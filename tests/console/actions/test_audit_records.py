@@ -111,12 +111,6 @@ async def test_replicas_pass_records_over(autojump_clock: MockClock) -> None:
             assert node.database is not None
             assert node.database.life is not None
             assert node.not_ready() == []
-            strays = (
-                [family for family in node.database.life.database.metrics() if "stray" in family.name]
-                if hasattr(node.database.life.database, "metrics")
-                else []
-            )
-            assert all(sample.value == 0 for family in strays for sample in family.samples)
         assert await find_foreign(log) is None
 
     assert [(record.event, record.action, record.caller, record.outcome) for record in records] == [

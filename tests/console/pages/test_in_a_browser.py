@@ -27,6 +27,7 @@ PAGES = {
     "nodes": "/nodes",
     "holds": "/holds?position=30",
     "live": "/live",
+    "actions refused": "/actions",
     "wrong": "/entries?from=x",
 }
 FOCUSED = "document.activeElement"
