@@ -87,9 +87,8 @@ def _parts(state: ClusterState, node: NodeId) -> Iterator[PlanPart]:
     moves = [_move(state, placed, node) for placed in uses]
     if node in register.members:
         free = [str(other) for other in state.seatable if other != node]
-        moves.append(
-            f"its seat in the MetaStore goes to one of the nodes {', '.join(free) or 'none'}; the number of members stays"
-        )
+        takes = f"goes to one of the nodes {', '.join(free)}" if free else "goes to no other node: none can take it"
+        moves.append(f"its seat in the MetaStore {takes}")
     yield PlanPart.of("Moves", [*moves, "the register takes nothing new onto the node from the first step on"])
 
 

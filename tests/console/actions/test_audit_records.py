@@ -45,7 +45,7 @@ def test_the_format_stays() -> None:
     [
         b"", b"entry", b"virtuallog-audit/", b"virtuallog-audit/2\n{}", b"virtuallog-audit/1\n", b"virtuallog-audit/1\n[]",
         b"virtuallog-audit/1\n{}", b"virtuallog-audit/1\n" + b"[" * 60_000, STORED.replace(b'"3"', b"3"), STORED.replace(b": 5", b": true"),
-        STORED.replace(b'"alice', b"\xff"), STORED + b" " * RECORD_BYTES_MAX,
+        STORED.replace(b"alice", b"\xff"), STORED + b" " * RECORD_BYTES_MAX,
     ],
 )  # fmt: skip
 def test_what_is_no_record_is_refused(payload: bytes) -> None:

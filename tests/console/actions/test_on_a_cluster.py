@@ -9,7 +9,7 @@ import pytest
 from tests.console.actions.acting import ActingConsole, acting
 from virtuallog.connect import connect
 from virtuallog.contract.provider import servers_of
-from virtuallog.contract.types import LogPosition, PlacedBatch
+from virtuallog.contract.types import LogPosition, NodeId, PlacedBatch
 from virtuallog_database.control.wire import DATABASE
 from virtuallog_server.local_cluster.supervisor import open_local_cluster
 
@@ -25,6 +25,7 @@ async def test_actions_change_a_cluster(tmp_path: Path) -> None:
         await cluster.wait_ready()
         async with connect(cluster.file, more=[DATABASE]) as log, acting(log, archives=archives) as console:
             await log.append_many(ENTRIES)
+            await log.reconfig_members([NodeId(1), NodeId(2), NodeId(3)])
             await swap(console)
             await archive(console, archives)
             await trim(console)
@@ -80,7 +81,7 @@ async def drain(console: ActingConsole) -> None:
     last = (await console.log.view.refresh()).chain.last
     node = min(servers_of(console.log.view.provider(last.kind), last.config))
     planned = await console.page(f"/actions/drain?node={node}")
-    assert f"type drain {node}" in planned.text
+    assert f"type drain {node}" in planned.text, planned.text
     assert f"the log goes on on a new one of the kind without node {node}" in planned.text
     page = await console.act("drain", f"drain {node}", node=node)
     assert f"nothing is on node {node} any more" in page.text
