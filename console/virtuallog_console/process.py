@@ -74,11 +74,11 @@ async def run_until_signalled(settings: ConsoleSettings, cluster: ClusterFile, a
         InvalidSettingError: the address or the certificate cannot be used, or actions are on and it is not one of an admin.
         UnavailableError: no node of the cluster answers.
     """
+    called = _with_identity(cluster, settings)
+    _check_may_act(called, settings)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(end_on_signal, nursery.cancel_scope)
         credentials = Credentials.open(settings.tls, serves=True) if settings.tls else None
-        called = _with_identity(cluster, settings)
-        _check_may_act(called, settings)
         listeners = await listen(settings.listen)
         async with connect(called, more=[DATABASE]) as log:
             announce(url_of(settings, listeners))

@@ -15,6 +15,7 @@ from virtuallog.rpc.security.tls_files import TlsFiles
 from virtuallog.runtime.toml import FieldError, check_address, read_toml
 from virtuallog_console.access.core.policy import AccessPolicy, Network
 from virtuallog_console.views.masks import Masks
+from virtuallog_loglets.archive.config import check_url
 
 _HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 _HOST: Final = re.compile(r"[a-z0-9.:-]{1,253}")
@@ -80,6 +81,7 @@ class ConsoleSettings:
             _parse_network(network, index)
         for index, pattern in enumerate(self.masks):
             _check_mask(pattern, index)
+        _check_archives(self.archives)
         if _HEADER.fullmatch(self.proxy_header) is None:
             raise FieldError(f"'{self.proxy_header}' is no name of a header", "proxy_header")
         if self.admins and not self.proxy:
@@ -125,6 +127,14 @@ def _check_listen(listen: str, tls: bool) -> None:
             refuse_open_address(listen)
         except InvalidSettingError as error:
             raise FieldError(error.reason, "listen") from None
+
+
+def _check_archives(url: str) -> None:
+    try:
+        if url:
+            check_url(url)
+    except InvalidSettingError as error:
+        raise FieldError(error.reason, "archives") from None
 
 
 def _check_mask(pattern: str, index: int) -> None:

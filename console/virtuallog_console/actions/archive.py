@@ -13,7 +13,7 @@ from virtuallog.contract.register import Register
 from virtuallog_console.actions.contract import Action, ActionPlan, FormField, PlanPart
 from virtuallog_console.pages.page_query import PageQuery, PageQueryError
 from virtuallog_loglets.archive.config import GRACE_SECONDS, directory_of, join
-from virtuallog_loglets.archive.creation.segment_archiving import archive_segment, can_be_archived
+from virtuallog_loglets.archive.creation.segment_archive import archive_segment, can_be_archived
 
 
 @attrs.frozen

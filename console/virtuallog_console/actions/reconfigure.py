@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import attrs
 
 from virtuallog.contract.chain import Segment
-from virtuallog.contract.errors import VirtualLogError
+from virtuallog.contract.errors import ChainConflictError, VirtualLogError
 from virtuallog.contract.provider import SupportsPreflight, SupportsSettings
 from virtuallog.contract.register import Register
 from virtuallog.contract.types import NodeId
@@ -80,7 +80,11 @@ class ReconfigureAction(Action):
 
     async def act(self, plan: ActionPlan, tell: Callable[[str], None]) -> str:
         settings = parse_settings(plan.arguments["settings"])
-        register = await self.log.reconfig_extend(plan.arguments["kind"], settings, only_at=plan.version)
+        try:
+            register = await self.log.reconfig_extend(plan.arguments["kind"], settings, only_at=plan.version)
+        except ChainConflictError:
+            tell("another change has come first; the active segment may be sealed, and goes on as one of its kind")
+            raise
         last = register.chain.last
         return f"the log goes on on the {last.kind} segment {last.id}, from position {last.start:,} on{_on(self._nodes(last))}"
 

@@ -13,11 +13,12 @@ from trio.testing import MockClock
 
 from tests.console.actions.acting import POLICY, USERS, ActingConsole, acting
 from tests.console.views.test_nodes import log_of
-from tests.server.node.world import World, make_world, until
+from tests.server.node.world import make_world, until
+from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.contract.batch import Batch
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.ports import Environment
-from virtuallog.contract.types import LogletOffset
+from virtuallog.contract.types import LogletOffset, LogPosition
 from virtuallog_console.access.core.policy import AccessPolicy
 from virtuallog_console.actions.action_pages import WAIT_SECONDS
 from virtuallog_loglets.memory import MemoryLoglet, MemoryProvider
@@ -60,7 +61,8 @@ class Stage:
     """A console over three nodes without a database."""
 
     console: ActingConsole
-    world: World
+    other: VirtualLog
+    """Another client."""
     stuck: StuckProvider
 
 
@@ -74,7 +76,7 @@ async def staged(policy: AccessPolicy = POLICY) -> AsyncIterator[Stage]:
         log = log_of(nodes[0])
         await log.append_many(ENTRIES)
         async with acting(log, policy) as console:
-            yield Stage(console, world, stuck)
+            yield Stage(console, log_of(nodes[1]), stuck)
 
 
 CHANGES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -207,6 +209,23 @@ async def test_a_change_between_the_check_and_the_put_ends_the_action(autojump_c
         assert "refused" in page.text
         assert await log.find_trim_point() == 0
         assert [record.outcome for record in await console.records()] == ["", "refused"]
+
+
+async def test_a_change_between_seal_and_put_ends_the_reconfiguration(autojump_clock: MockClock) -> None:
+    """It was for one version. The segment is sealed by then, so the log goes on on one of the same kind, and takes appends."""
+    async with staged() as stage:
+        console, log = stage.console, stage.console.log
+        await log.reconfig_extend("stuck")
+        stage.stuck.may_seal = trio.Event()
+        await console.act("reconfigure", "reconfigure other", 202, kind="other")
+        version = (await log.view.refresh()).version
+        await stage.other.prefix_trim(LogPosition(len(ENTRIES)))
+        assert (await log.view.refresh()).version > version
+        stage.stuck.may_seal.set()
+        await shows(console, "failed: the chain is at version")
+        await log.append(b"goes on")
+        assert [segment.kind for segment in (await log.view.refresh()).chain.segments] == ["stuck", "stuck"]
+        assert (await console.records())[-1].outcome == "failed"
 
 
 async def shows(console: ActingConsole, words: str) -> None:

@@ -14,7 +14,7 @@ from virtuallog.contract.chain import Segment
 from virtuallog.contract.errors import InvalidSettingError, UnsupportedError, VirtualLogError
 from virtuallog.contract.register import Register
 from virtuallog_loglets.archive.config import ArchiveConfig, decode_untrusted
-from virtuallog_loglets.archive.creation.segment_archiving import provider_of, put_into_chain
+from virtuallog_loglets.archive.creation.segment_archive import provider_of, put_into_chain
 from virtuallog_loglets.archive.drivers.fsspec_files import absolute_url
 from virtuallog_loglets.archive.provider import KIND
 from virtuallog_server.cli.archive.segment_archiver import (

@@ -16,7 +16,7 @@ from virtuallog.client.cluster_file import ClusterFile
 from virtuallog.connect import connect
 from virtuallog.contract.chain import Segment
 from virtuallog.contract.register import Register
-from virtuallog_loglets.archive.creation.segment_archiving import archive_segment, can_be_archived
+from virtuallog_loglets.archive.creation.segment_archive import archive_segment, can_be_archived
 from virtuallog_server.cli.archive.segment_selection import each_segment
 from virtuallog_server.cli.common import event_loop
 from virtuallog_server.cli.common.options import echo_json
