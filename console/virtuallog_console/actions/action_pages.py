@@ -26,7 +26,7 @@ from virtuallog_console.actions.action_runner import (
     ActionRunner,
 )
 from virtuallog_console.actions.archive import ArchiveAction
-from virtuallog_console.actions.audit_log import AuditLog
+from virtuallog_console.actions.audit_log import AuditLog, AuditView
 from virtuallog_console.actions.contract import Action, ActionPlan, FormField
 from virtuallog_console.actions.drain import DrainAction
 from virtuallog_console.actions.reconfigure import ReconfigureAction
@@ -34,6 +34,7 @@ from virtuallog_console.actions.trim import TrimAction
 from virtuallog_console.pages.frame import Frame, PageEndpoint, PageRequest
 from virtuallog_console.pages.page_query import PageQuery, PageQueryError
 from virtuallog_console.views.masks import NO_MASKS, Masks
+from virtuallog_console.views.shared_view import SharedView
 
 FORM: Final = "application/x-www-form-urlencoded"
 FORM_BYTES: Final = 16 << 10
@@ -45,6 +46,8 @@ WAIT_SECONDS: Final = 20.0
 """Time for which a request waits for the end of an action. It goes on after that."""
 REQUEST_SECONDS: Final = 60.0
 """Longest duration of a request: the dry run, the wait and the answer."""
+AGE_SECONDS: Final = 1.0
+"""Age up to which the last records are shown again: all open pages together read them once in a second."""
 _STATUSES: Final = {"": 202, DONE: 200, REFUSED: 409, FAILED: 502, UNKNOWN: 504}
 
 
@@ -55,7 +58,7 @@ class ActionPages:
     _frame: Frame
     _policy: AccessPolicy
     _actions: Sequence[Action]
-    _audit: AuditLog
+    _records: SharedView[AuditView]
     _runner: ActionRunner
 
     @classmethod
@@ -70,7 +73,8 @@ class ActionPages:
         """
         actions = (ReconfigureAction(log), DrainAction(log), TrimAction(log), ArchiveAction(log, archives))
         audit = AuditLog(log)
-        return cls(Frame(log, masks), policy, actions, audit, ActionRunner(log, audit))
+        records = SharedView(audit.read_last, log.view.environment, AGE_SECONDS)
+        return cls(Frame(log, masks), policy, actions, records, ActionRunner(log, audit))
 
     def routes(self) -> RouteGroup:
         """The routes. Those that show need no role: a page says why a caller is refused."""
@@ -108,7 +112,7 @@ class ActionPages:
         """The actions, what is under way, and the last records."""
         if refused := self._refused(asked):
             return refused
-        view = await self._audit.read_last()
+        view = await self._records.get()
         return self._frame.show("actions.html", asked, actions=self._actions, view=view, run=self._runner.last)
 
     async def plan(self, asked: PageRequest) -> Response:
