@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import trio
@@ -55,17 +55,36 @@ async def run_services(
 async def ask_living(
     services: Services, cluster: ClusterFile, request: Request[ReplyT], timeout_seconds: float
 ) -> ReplyT:
+    """Send a request to one of the listed nodes that takes part in the cluster (`ask_one_of`)."""
+    return await ask_one_of(services, listed_nodes(cluster), request, timeout_seconds)
+
+
+async def ask_one_of(
+    services: Services,
+    nodes: Iterable[NodeId],
+    request: Request[ReplyT],
+    timeout_seconds: float,
+    *,
+    avoid: NodeId | None = None,
+) -> ReplyT:
     """Send a request to one node that takes part in the cluster; returns its reply.
+
+    Args:
+        services: to call nodes.
+        nodes: candidates. The first one that lives is asked.
+        request: the request.
+        timeout_seconds: of the request, after the choice of the node.
+        avoid: a node that is asked only if no other one lives.
 
     Raises:
         UnavailableError: there is no such node, or it did not answer in time: unknown outcome.
         VirtualLogError: the error that the node answered.
     """
-    answers = await fetch_statuses(services, listed_nodes(cluster))
-    for node, answer in answers.items():
-        if not isinstance(answer, VirtualLogError) and answer.register:
-            return await services.call(node, request, timeout_seconds)
-    raise _no_usable_node(answers)
+    answers = await fetch_statuses(services, nodes)
+    able = [node for node, answer in answers.items() if not isinstance(answer, VirtualLogError) and answer.register]
+    if not able:
+        raise _no_usable_node(answers)
+    return await services.call(min(able, key=lambda node: node == avoid), request, timeout_seconds)
 
 
 def newest_register(answers: Mapping[NodeId, Outcome[NodeStatus]]) -> Register:

@@ -31,6 +31,7 @@ import click
     "--background/--no-background", default=None, help="Take idle processor time alone.  [default: background]"
 )
 @click.option("--actions", is_flag=True, default=None, help="Let admins change the cluster.")
+@click.option("--archives", metavar="URL", help="Place below which admins may archive segments.")
 def console(
     config_file: Path | None,
     cluster: Path | None,

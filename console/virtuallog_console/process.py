@@ -13,6 +13,8 @@ from trio.abc import Listener
 from virtuallog.client.cluster_file import ClusterFile
 from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.connect import connect
+from virtuallog.contract.caller_roles import Role
+from virtuallog.contract.errors import InvalidSettingError
 from virtuallog.contract.ports import Clock
 from virtuallog.plugins import metastore_provider
 from virtuallog.rpc.connection_pace import ConnectionPace
@@ -25,6 +27,7 @@ from virtuallog_console.access.admission import Admission
 from virtuallog_console.access.application import ConsoleApplication
 from virtuallog_console.access.core.policy import AccessPolicy
 from virtuallog_console.access.routes import RouteGroup
+from virtuallog_console.actions.action_pages import ActionPages
 from virtuallog_console.door.entry_json import hides_nothing
 from virtuallog_console.door.log_door import door
 from virtuallog_console.door.metrics_route import ConnectionMetrics, ConsoleMetrics
@@ -78,19 +81,23 @@ async def run_until_signalled(settings: ConsoleSettings, cluster: ClusterFile, a
         announce: called with the URL, once the console serves.
 
     Raises:
-        InvalidSettingError: the address or the certificate cannot be used.
+        InvalidSettingError: the address or the certificate cannot be used, or actions are on and it is not one of an admin.
         UnavailableError: no node of the cluster answers.
     """
     if settings.background:
         _take_idle_time()
+    called = _with_identity(cluster, settings)
+    _check_may_act(called, settings)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(end_on_signal, nursery.cancel_scope)
         credentials = Credentials.open(settings.tls, serves=True) if settings.tls else None
         listeners = await listen(settings.listen)
-        async with connect(_with_identity(cluster, settings), more=[DATABASE]) as log:
+        async with connect(called, more=[DATABASE]) as log:
             announce(url_of(settings, listeners))
-            pages = Pages(log, metastore_provider(), Masks(settings.masks))
-            await serve(log, settings.policy, listeners, SystemClock(), credentials=credentials, pages=pages)
+            policy, masks = settings.policy, Masks(settings.masks)
+            pages = Pages(log, metastore_provider(), masks)
+            groups = [ActionPages.of(log, policy, settings.archives, masks).routes()]
+            await serve(log, policy, listeners, SystemClock(), credentials=credentials, pages=pages, groups=groups)
 
 
 async def serve(
@@ -151,6 +158,17 @@ def url_of(settings: ConsoleSettings, listeners: Sequence[Listener[Any]]) -> str
         return f"http://{address}"
     host = settings.hosts[0]
     return f"https://{f'[{host}]' if ':' in host else host}:{address.rpartition(':')[2]}"
+
+
+def _check_may_act(cluster: ClusterFile, settings: ConsoleSettings) -> None:
+    """Check that nodes let this console do what admins want from it.
+
+    Raises:
+        InvalidSettingError: actions are on, and the certificate is not one of an admin.
+    """
+    owner = Credentials.open(cluster.tls).owner if settings.actions and cluster.tls else None
+    if owner is not None and owner.role < Role.ADMIN:
+        raise InvalidSettingError("actions", f"need a certificate of an admin for the console; this is {owner}")
 
 
 def _with_identity(cluster: ClusterFile, settings: ConsoleSettings) -> ClusterFile:

@@ -15,6 +15,7 @@ from virtuallog.rpc.security.tls_files import TlsFiles
 from virtuallog.runtime.toml import FieldError, check_address, read_toml
 from virtuallog_console.access.core.policy import AccessPolicy, Network
 from virtuallog_console.views.masks import Masks
+from virtuallog_loglets.archive.config import check_url
 
 _HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 _HOST: Final = re.compile(r"[a-z0-9.:-]{1,253}")
@@ -36,7 +37,15 @@ class ConsoleSettings:
     """
 
     actions: bool = False
-    """True to let callers with the role `admin` change the cluster. If false, no caller has that role here."""
+    """True to let callers with the role `admin` change the cluster; then the console's own certificate has to be one of an admin, too. If
+    false, every action is refused; what a role may read is the same. Danger: each action appends records to the log, which programs
+    that read the log raw have to skip (`virtuallog.audit`).
+    """
+
+    archives: str = ""
+    """URL below which the action `archive` writes archives, such as "s3://bucket/log". Every node has to reach it. Empty if segments
+    cannot be archived from here.
+    """
 
     proxy: tuple[str, ...] = ()
     """Addresses and networks of trusted proxies, such as "127.0.0.1" or "10.1.0.0/16". Each request of theirs must name its user. Danger:
@@ -77,6 +86,7 @@ class ConsoleSettings:
             _parse_network(network, index)
         for index, pattern in enumerate(self.masks):
             _check_mask(pattern, index)
+        _check_archives(self.archives)
         if _HEADER.fullmatch(self.proxy_header) is None:
             raise FieldError(f"'{self.proxy_header}' is no name of a header", "proxy_header")
         if self.admins and not self.proxy:
@@ -122,6 +132,14 @@ def _check_listen(listen: str, tls: bool) -> None:
             refuse_open_address(listen)
         except InvalidSettingError as error:
             raise FieldError(error.reason, "listen") from None
+
+
+def _check_archives(url: str) -> None:
+    try:
+        if url:
+            check_url(url)
+    except InvalidSettingError as error:
+        raise FieldError(error.reason, "archives") from None
 
 
 def _check_mask(pattern: str, index: int) -> None:

@@ -9,7 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from tests.console.served import Owners
+from virtuallog.client.cluster_file import ClusterFile, NodeAddress
 from virtuallog.contract.errors import InvalidSettingError
+from virtuallog_console.process import run_until_signalled
 from virtuallog_console.settings import ConsoleSettings, read_console_settings
 from virtuallog_server.cli.program import main
 
@@ -58,6 +60,7 @@ def test_by_default_nothing_is_open() -> None:
         ('proxy = ["10.1.2.3/16"]', "has host bits set"),
         ('proxy_header = "a b"', "is no name of a header"),
         ('admins = ["alice"]', "admins: names users of a proxy"),
+        ('archives = "s3://user:secret@bucket"', "archives: has a user or a password in it"),
         ("action = true", "unknown key"),
         (TLS, "hosts: with tls, name the hosts"),
     ],
@@ -112,3 +115,14 @@ def test_an_option_that_says_no_takes_the_place_of_a_setting() -> None:
 
     assert not settings.with_options(background=False, actions=None).background
     assert settings.with_options(background=None, actions=None, hosts=()) == settings
+
+
+async def test_a_console_that_acts_is_an_admin(tmp_path: Path) -> None:
+    """Else nodes would refuse each action, and an admin would see it after a confirmation."""
+    owners = Owners.in_(tmp_path)
+    settings = ConsoleSettings(actions=True, hosts=("localhost",), tls=owners.console)
+    cluster = ClusterFile(nodes=(NodeAddress(id=1, address="127.0.0.1:1"),), tls=owners.admin)
+    with pytest.raises(
+        InvalidSettingError, match="a certificate of an admin for the console; this is virtuallog://here/client/console"
+    ):
+        await run_until_signalled(settings, cluster, print)

@@ -241,7 +241,9 @@ class VirtualLog:
 
     # -- changes of the chain -----------------------------------------------------------------------------------
 
-    async def reconfig_extend(self, kind: str, settings: Mapping[str, str] | None = None) -> Register:
+    async def reconfig_extend(
+        self, kind: str, settings: Mapping[str, str] | None = None, only_at: int | None = None
+    ) -> Register:
         """Seal the active loglet and continue on a new one of `kind`; on return that is decided, by this call.
 
         If another client extends the chain first, the change is made again on top of that.
@@ -249,15 +251,20 @@ class VirtualLog:
         Args:
             kind: kind of the new loglet.
             settings: settings of its provider; None: the defaults.
+            only_at: version of the register that the change builds on, so that nothing is changed that the
+                operator has not seen; None: the version at the moment of the call.
 
         Raises:
+            ChainConflictError: the register is not at version `only_at`; the chain is as it was. If another client
+                has put its change between the seal and the put of this one, the log goes on as after any half-done
+                change: on a loglet of the same kind, about a second later.
             UnknownKindError, InvalidSettingError: nothing was done. Also if the external storage of the
                 new loglet does not answer.
             ForbiddenError: the external storage refuses access; nothing was done.
             UnsupportedError: a node is too old for the kind, or this one lacks a library; nothing was done.
             UnavailableError: unknown outcome; may be called again.
         """
-        return await self.chain_writer.extend(kind, settings or {})
+        return await self.chain_writer.extend(kind, settings or {}, only_at)
 
     async def reconfig_truncate(self) -> Register:
         """Drop the segments that lie wholly below the trim point (`find_trim_point`) from the chain.

@@ -110,17 +110,20 @@ class ChainWriter:
         self._changing = trio.Lock()
         self.meter: Final = ChainMetrics()
 
-    async def extend(self, kind: str, settings: Mapping[str, str]) -> Register:
+    async def extend(self, kind: str, settings: Mapping[str, str], only_at: int | None = None) -> Register:
         """Seal the active loglet and continue on a new one; see `VirtualLog.reconfig_extend`.
 
-        If another client's change comes first, the change is made again on top of it.
+        If another client's change comes first, the change is made again on top of it, unless it is for one version only.
         """
         provider = self._view.provider(kind)
         while True:
-            config = await self.plan(provider, settings, await self._view.refresh())
+            current = await self._view.refresh()
+            if only_at not in {None, current.version}:
+                raise ChainConflictError(only_at or 0, current.version)
+            config = await self.plan(provider, settings, current)
             await run_preflight(provider, config, self._view.environment)
             _PLANNED.reached()
-            done = await self.change(Extend(kind, config, nodes=nodes_of(provider, config)))
+            done = await self.change(Extend(kind, config, nodes=nodes_of(provider, config), only_at=only_at))
             if done.won:
                 return done.register
 

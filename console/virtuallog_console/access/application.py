@@ -46,7 +46,7 @@ SECURITY_HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
     " form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with no-referrer browsers send the forms of our own pages with `Origin: null`
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
@@ -132,7 +132,7 @@ class ConsoleApplication:
         placed, inner = self._find(scope)
         route = placed.route
         self._policy.check_origin(facts, always=route.is_stream)
-        self._policy.check_role(caller, route.role, f"{route.method} {route.path}")
+        self._policy.check_role(caller, route.role, f"{route.method} {route.path}", acts=route.acts)
         media_type = check_head(headers, route)
         with (
             self.admission.admit(caller, is_stream=route.is_stream) as allowance,

@@ -65,6 +65,8 @@ class ConsoleRoute:
     """Media types of bodies that it takes. Empty if it takes no body."""
     body_bytes: int = 0
     """Most bytes of a body."""
+    acts: bool = False
+    """True for a route that changes the cluster: access refuses it unless `AccessPolicy.actions`."""
     is_stream: bool = False
     """True for an answer that stays open. It counts among the streams, and its origin is checked."""
     parameters: tuple[Parameter, ...] = ()

@@ -8,8 +8,10 @@ import attrs
 from starlette.responses import JSONResponse, Response
 
 from virtuallog.client.virtual_log import VirtualLog
-from virtuallog.contract.errors import VirtualLogError
+from virtuallog.contract.caller_roles import Role
+from virtuallog.contract.errors import ForbiddenError, VirtualLogError
 from virtuallog.contract.types import LogPosition
+from virtuallog_console.access.core.caller import Caller
 from virtuallog_console.access.core.problem import Problem, ProblemError
 from virtuallog_console.access.routes import ConsoleRequest
 from virtuallog_console.door.error_answers import problem_of
@@ -33,6 +35,7 @@ class Appends:
         expected = query.number("expected_tail")
         if IDEMPOTENCY_KEY in request.http.headers:
             raise ProblemError(_NO_KEYS)
+        self._check_guard(request.caller)
         payloads = payloads_of(request.body, request.media_type)
         if expected is not None and len(payloads) > 1:
             raise malformed("expected_tail", str(expected), "given with one entry only")
@@ -47,6 +50,17 @@ class Appends:
             raise ProblemError(problem_of(error, append=True)) from error
         placed = {"position": position, "count": len(payloads)}
         return JSONResponse(placed, 201, {"Location": f"/v1/entries/{position}"})
+
+    def _check_guard(self, caller: Caller) -> None:
+        """Refuse what nodes would refuse to this caller, and not to a console with the certificate of an admin.
+
+        Raises:
+            ProblemError: only members and admins append to the log.
+        """
+        register = self._log.view.cached
+        if register is not None and register.is_guarded and caller.role < Role.ADMIN:
+            error = ForbiddenError("an append to the log of a database", caller.name, Role.ADMIN.name.lower())
+            raise ProblemError(problem_of(error, append=True))
 
 
 _NO_KEYS: Final = Problem(

@@ -24,6 +24,7 @@ LINKS: Final[Mapping[str, str]] = {
     "/nodes": "Nodes",
     "/holds": "Holds",
     "/live": "Live",
+    "/actions": "Actions",
 }
 """Main pages, in the order of the navigation. The tree is there if the cluster has a database."""
 

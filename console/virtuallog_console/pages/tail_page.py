@@ -20,6 +20,7 @@ import trio
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from virtuallog.audit import AuditRecord
 from virtuallog.contract.errors import VirtualLogError
 from virtuallog.contract.ports import Clock
 from virtuallog.contract.types import Gap, Record
@@ -29,6 +30,7 @@ from virtuallog_console.pages.frame import Frame, PageRequest
 from virtuallog_console.pages.lines_response import wait_disconnect
 from virtuallog_console.pages.page_query import parse_number
 from virtuallog_console.pages.renderer import macro
+from virtuallog_console.views.audit_records import find_record
 from virtuallog_console.views.database_commands import DatabaseEntry, decode_entry
 from virtuallog_console.views.entries import GapRow, read_last
 from virtuallog_console.views.log_bounds import find_bounds
@@ -68,6 +70,7 @@ class TailRow:
     time_ms: int
     value: Value | None
     database: DatabaseEntry | None
+    audit: AuditRecord | None
 
 
 @attrs.define(eq=False)
@@ -102,9 +105,10 @@ def row_of(record: Record, viewer: Viewer) -> TailRow | GapRow:
     """The row of one record, as this viewer may see it."""
     if isinstance(record, Gap):
         return GapRow(kind=record.kind.value, start=record.start, stop=record.stop)
-    database = decode_entry(record.payload, viewer, max_bytes=ROW_BYTES)
-    value = decode(record.payload, max_bytes=ROW_BYTES) if database is None else None
-    return TailRow(position=record.position, time_ms=record.time_ms, value=value, database=database)
+    audit = find_record(record.payload)
+    database = None if audit is not None else decode_entry(record.payload, viewer, max_bytes=ROW_BYTES)
+    value = decode(record.payload, max_bytes=ROW_BYTES) if database is None and audit is None else None
+    return TailRow(position=record.position, time_ms=record.time_ms, value=value, database=database, audit=audit)
 
 
 @attrs.frozen

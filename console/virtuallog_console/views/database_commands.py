@@ -16,6 +16,7 @@ from virtuallog.contract.errors import MalformedError, VirtualLogError
 from virtuallog_console.views.values import Decoder, Value, decode, readable, withhold
 from virtuallog_console.views.viewer import MASKED, NEEDS_ADMIN, Viewer
 from virtuallog_database.engines.batching import commands_of_untrusted
+from virtuallog_database.engines.core.audit_entry import record_in
 from virtuallog_database.engines.core.entry import MAGIC, Entry, is_proposed, parse_untrusted
 from virtuallog_database.errors import BinaryTooOldError
 from virtuallog_database.state.core import variable_commands
@@ -96,7 +97,7 @@ def decode_entry(
         commands_max: most commands that are shown, at most `COMMANDS_MAX`.
     """
     try:
-        entry = _open(payload)
+        entry = open_entry(payload)
     except BinaryTooOldError as error:
         return DatabaseEntry(problem=str(error))
     if entry is None:
@@ -122,7 +123,7 @@ def decode_entry(
 def is_database_entry(payload: bytes) -> bool:
     """True for an entry whose bytes are not to be shown as they are: a server of a database has proposed it. Takes a microsecond for others."""
     try:
-        return _open(payload) is not None
+        return open_entry(payload) is not None
     except BinaryTooOldError:
         return True
 
@@ -133,7 +134,9 @@ def visible_parts(payload: bytes, viewer: Viewer) -> Sequence[bytes] | None:
     A search in hidden values would tell what they are, one guess at a time.
     """
     try:
-        entry = _open(payload)
+        entry = open_entry(payload)
+        if entry is not None and (record := record_in(entry)) is not None:
+            return (record,)
         return (
             None if entry is None else [part for each in commands_of_untrusted(entry) for part in _parts(each, viewer)]
         )
@@ -141,7 +144,7 @@ def visible_parts(payload: bytes, viewer: Viewer) -> Sequence[bytes] | None:
         return ()
 
 
-def _open(payload: bytes) -> Entry | None:
+def open_entry(payload: bytes) -> Entry | None:
     """The entry of a database in a payload. None if a replica would skip it. Raises BinaryTooOldError."""
     if payload[:2] != MAGIC:
         return None

@@ -12,11 +12,13 @@ from typing import Final, Literal, TypeAlias
 import attrs
 import trio
 
+from virtuallog.audit import AuditRecord
 from virtuallog.client.time_search import find_time
 from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.contract.errors import UnavailableError, VirtualLogError
 from virtuallog.contract.loglet import Placed
 from virtuallog.contract.types import Gap, LogPosition, PlacedBatch
+from virtuallog_console.views.audit_records import find_record
 from virtuallog_console.views.database_commands import COMMANDS_MAX, DatabaseEntry, decode_entry
 from virtuallog_console.views.log_bounds import LogBounds, find_bounds, joined
 from virtuallog_console.views.values import PREVIEW_BYTES, Decoder, Value, decode
@@ -49,9 +51,11 @@ class EntryRow:
     batch: range
     """Positions of its batch, as it was appended; a part of them may be trimmed."""
     value: Value | None = None
-    """The payload. None for an entry of a database."""
+    """The payload. None for an entry of a database and for an audit record."""
     database: DatabaseEntry | None = None
     """The commands in it, if a server of a database has proposed it."""
+    audit: AuditRecord | None = None
+    """The audit record in it, if it is one: then there is neither a value nor a database."""
 
 
 @attrs.frozen(kw_only=True)
@@ -255,13 +259,15 @@ class RowMaker:
         batch, place, step = placed.batch, placed.places[index], placed.places.step
         begin = placed.start - placed.first * step
         bounds = {"max_bytes": self.max_bytes, "commands_max": COMMANDS_MAX} if self.is_alone else {}
-        database = decode_entry(payload, self.viewer, self.decoder, **bounds)
+        audit = find_record(payload)
+        database = None if audit is not None else decode_entry(payload, self.viewer, self.decoder, **bounds)
         return EntryRow(
             position=place,
             time_ms=placed.time_ms,
             session=batch.session.hex(),
             sequence=batch.first_sequence + placed.first + index,
             batch=range(begin, begin + (batch.count - 1) * step + 1),
-            value=decode(payload, self.decoder, self.max_bytes) if database is None else None,
+            value=decode(payload, self.decoder, self.max_bytes) if database is None and audit is None else None,
             database=database,
+            audit=audit,
         )

@@ -4,6 +4,7 @@
 |---|---|---|
 | chain, nodes, holds, live figures | all: nodes answer these questions to clients | all |
 | entries of programs | all: a client may read the log | all |
+| audit records of actions | all: a client may read the log | all |
 | entries of a database | operations and paths, without values: the ACLs of that time are not known | values, too |
 | znodes | stats of all; values, ACLs and children that ZooKeeper's `world` may read | all |
 | sessions, counts of watches | none | all |

@@ -18,6 +18,7 @@ from typing import Final
 
 import attrs
 
+from virtuallog.audit import is_audit_record
 from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.contract.errors import (
     InvalidSettingError,
@@ -87,6 +88,8 @@ async def find_foreign(virtual_log: VirtualLog) -> LogPosition | None:
 
 
 def _is_foreign(payload: bytes) -> bool:
+    if is_audit_record(payload):  # an action of an operator, from before the database
+        return False
     try:
         return not is_proposed(parse_untrusted(payload))
     except MalformedError:

@@ -49,12 +49,12 @@ CALLERS: list[tuple[str, AccessPolicy, RequestFacts, Caller | int]] = [
     ("a client's certificate", TLS, facts("10.1.0.1", peer=CLIENT), Caller(str(CLIENT), Role.CLIENT, Proof.CERTIFICATE)),
     ("an admin's certificate", TLS, facts("10.1.0.1", peer=ADMIN), Caller(str(ADMIN), Role.ADMIN, Proof.CERTIFICATE)),
     ("a node's is no more", TLS, facts("10.1.0.1", peer=NODE), Caller(str(NODE), Role.ADMIN, Proof.CERTIFICATE)),
-    ("actions are off", attrs.evolve(TLS, actions=False), facts(peer=ADMIN), Caller(str(ADMIN), Role.CLIENT, Proof.CERTIFICATE)),
+    ("actions are off", attrs.evolve(TLS, actions=False), facts(peer=ADMIN), Caller(str(ADMIN), Role.ADMIN, Proof.CERTIFICATE)),
     ("TLS without a certificate, which TLS excludes", TLS, facts(), 401),
     ("a certificate, and a header of its own", TLS, facts(peer=ADMIN, users=("root",)), 403),
     ("a proxy's user", PROXIED, facts(users=("bob",)), Caller("bob", Role.CLIENT, Proof.PROXY)),
     ("a proxy's admin", PROXIED, facts(users=("alice",)), Caller("alice", Role.ADMIN, Proof.PROXY)),
-    ("a proxy's admin, actions off", attrs.evolve(PROXIED, actions=False), facts(users=("alice",)), Caller("alice", Role.CLIENT, Proof.PROXY)),
+    ("a proxy's admin, actions off", attrs.evolve(PROXIED, actions=False), facts(users=("alice",)), Caller("alice", Role.ADMIN, Proof.PROXY)),
     ("a proxy that names no user", PROXIED, facts(), 401),
     ("a proxy that passes on a client's header beside its own", PROXIED, facts(users=("alice", "bob")), 400),
     ("an empty name", PROXIED, facts(users=("",)), 400),
@@ -145,18 +145,22 @@ def test_addresses_of_many_callers(policy: AccessPolicy, address: str, many: boo
     assert policy.is_trusted(address) == many
 
 
+@pytest.mark.parametrize("actions", [True, False])
 @pytest.mark.parametrize(("role", "needed", "status"), [
     (Role.CLIENT, Role.CLIENT, 200), (Role.ADMIN, Role.CLIENT, 200), (Role.CLIENT, Role.ADMIN, 403), (Role.ADMIN, Role.ADMIN, 200),
 ])  # fmt: skip
-def test_roles(role: Role, needed: Role, status: int) -> None:
-    """A role may do what the lower ones may."""
-    assert status_of(OPEN.check_role, Caller("it", role, Proof.PROXY), needed, "POST /v1/trim") == status
+def test_roles(role: Role, needed: Role, status: int, actions: bool) -> None:
+    """A role may do what the lower ones may. Reading takes no more than the role; acting takes `actions`, too."""
+    policy, caller = attrs.evolve(OPEN, actions=actions), Caller("it", role, Proof.PROXY)
+    assert status_of(policy.check_role, caller, needed, "GET /tree/sessions") == status
+    assert status_of(policy.check_role, caller, needed, "POST /actions/trim", acts=True) == (status if actions else 403)
 
 
 def test_a_refused_admin_learns_that_actions_are_off() -> None:
     """Else an operator would look for the fault in the certificate."""
     policy = attrs.evolve(TLS, actions=False)
     with pytest.raises(ProblemError) as refused:
-        policy.check_role(policy.identify(facts(peer=ADMIN)), Role.ADMIN, "POST /v1/trim")
+        policy.check_role(policy.identify(facts(peer=ADMIN)), Role.ADMIN, "POST /actions/trim", acts=True)
 
-    assert "`actions` is false" in refused.value.problem.detail
+    assert "`actions`, which is false" in refused.value.problem.detail
+    assert "set `actions = true`" in refused.value.problem.remedy

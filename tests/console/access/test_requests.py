@@ -35,11 +35,11 @@ ACTIONS = RouteGroup(
     (
         ConsoleRoute(
             method="POST", path="/v1/act", endpoint=act, role=Role.ADMIN, summary="Act",
-            media_types=("application/json",), body_bytes=100,
+            media_types=("application/json",), body_bytes=100, acts=True,
         ),
     ),
 )  # fmt: skip
-"""A group that needs an admin, as that of the console's actions will."""
+"""A group that changes something, as that of the console's actions."""
 
 
 @pytest.fixture(scope="module")

@@ -38,6 +38,13 @@ APPENDS_ONLY = {"TailMismatchError", "TooLargeError", "SealedError", "DiskFullEr
 READS_ONLY = {"TrimmedError", "BeyondTailError"}
 
 
+@attrs.frozen
+class StubView:
+    """The view of a client that knows no register yet."""
+
+    cached: None = None
+
+
 @attrs.define
 class StubLog:
     """A log that answers every call with this error, or reads this gap at every position below 10."""
@@ -45,6 +52,7 @@ class StubLog:
     error: VirtualLogError | None = None
     gap: GapKind = GapKind.FILLER
     silent: bool = False
+    view: StubView = attrs.field(factory=StubView)
 
     def reader(self, _: int) -> StubReader:
         return StubReader()

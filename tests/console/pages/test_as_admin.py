@@ -10,6 +10,7 @@ from tests.browser import Browser
 from tests.console.curl import console_process
 from tests.console.pages.axe import SCRIPT, checker, violations
 from tests.console.pages.shown_cluster import MASK, SECRET, ShownCluster
+from tests.console.pages.test_in_a_browser import reach
 
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("console pages")]
 TEXT = "document.querySelector('main').innerText"
@@ -18,6 +19,52 @@ TEXT = "document.querySelector('main').innerText"
 def ask_as(browser: Browser, user: str) -> None:
     """Be the proxy: name this user in each request."""
     browser.call("Network.setExtraHTTPHeaders", headers={"X-Forwarded-User": user})
+
+
+ACTIONS = {
+    "/actions": "Recorded in the log",
+    "/actions/trim": "Trim to position",
+    "/actions/trim?position=1": "Dry run: trim 1",
+    "/actions/reconfigure?kind=native": "To carry it out, type reconfigure native",
+    "/actions/drain?node=1": "It cannot be carried out",
+    "/actions/archive": "Archive",
+}
+"""Pages of actions, and words on each."""
+
+
+def test_an_admin_acts_by_keyboard_without_scripts(browser: Browser, shown: ShownCluster, tmp_path: Path) -> None:
+    """axe-core finds nothing on the pages of actions, wide and narrow, light and dark. Then a swap, typed: its record is on the page of
+    actions and among the entries; the replicas go on."""
+    options = ["--proxy", "127.0.0.1", "--admin", "alice", "--actions"]
+    cluster = str(shown.folder / "log" / "cluster.toml")
+    with console_process(tmp_path, "--cluster", cluster, *options) as url:
+        ask_as(browser, "alice")
+        for path, words in ACTIONS.items():
+            for width, dark in ((1200, False), (360, True), (360, False), (1200, True)):
+                browser.look(width=width, height=800, dark=dark, still=True)
+                browser.open(url + path)
+                assert words in browser.evaluate(TEXT), path
+                assert browser.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+                if SCRIPT.exists():
+                    assert violations(browser, checker()) == [], (path, width, dark)
+        browser.call("Emulation.setScriptExecutionDisabled", value=True)
+        browser.open(url + "/actions/reconfigure?kind=native")
+        reach(browser, "e.id == 'confirmation'")
+        browser.write("reconfigure native")
+        browser.follow("Enter")
+        outcome = browser.evaluate(TEXT)
+        browser.open(url + "/actions")
+        recorded = browser.evaluate(TEXT)
+        browser.open(url + "/entries")
+        entries = browser.evaluate(TEXT)
+    with shown.client() as client:
+        client.create("/app/after-the-swap", b"value")
+
+    assert "Done" in outcome
+    assert "the log goes on on the native segment" in outcome
+    assert "outcome of reconfigure" in recorded
+    assert "by alice" in entries
+    assert browser.complaints == []
 
 
 def test_an_admin_sees_values_sessions_and_watches(browser: Browser, shown: ShownCluster, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ PAGES = {
     "nodes": "/nodes",
     "holds": "/holds?position=30",
     "live": "/live",
+    "actions refused": "/actions",
     "wrong": "/entries?from=x",
     "no page": "/nothing",
     "refused": "/v1/entries?from=x",

@@ -91,6 +91,23 @@ def test_a_lost_race_for_the_last_segment_ends_the_change() -> None:
     assert machine.step(winner) == ChangeDone(winner, won=False)
 
 
+def test_a_change_for_one_version_is_made_on_no_other_one() -> None:
+    """Neither sealed for another one, nor put on top of one that came in between, though the last segment is still the same."""
+    version = START.version
+    assert Reconfiguration(START, Extend("paxos", b"two", only_at=version + 1), attempt=2).start() == ChangeDone(
+        START, won=False
+    )
+    machine = Reconfiguration(START, Extend("paxos", b"two", only_at=version), attempt=2)
+    assert machine.start() == SealSegment(START.chain.last)
+    machine.step(SealReturned())
+    put = machine.step(Sealed(5))
+    assert isinstance(put, PutRegister)
+    assert put.expected_version == version
+    machine.step(PutLost())
+    found = START.next()
+    assert machine.step(found) == ChangeDone(found, won=False)
+
+
 def test_a_version_bump_by_a_truncate_is_not_taken_for_an_extend() -> None:
     """Truncate and modify bump the version while the sealed segment stays the last one: put again on top of them."""
     two = extended(START, 10)

@@ -48,6 +48,8 @@ class Extend:
     be that of a close."""
     nodes: frozenset[NodeId] = frozenset()
     """Nodes that the loglet needs. The change is lost, as to another one, if one of them is drained: plan it again."""
+    only_at: int | None = None
+    """Version of the register that the change builds on: it is lost, as to another one, at any other version. None: at any."""
 
 
 @attrs.frozen
@@ -177,6 +179,8 @@ class Reconfiguration:
     def start(self) -> Effect:
         """Begin; returns the first effect."""
         active = self.register.chain.active
+        if not self._may_build_on(self.register):
+            return ChangeDone(self.register, won=False)
         if isinstance(self.change, Truncate | Modify | ChangeMembers):
             return self._propose()
         if active is not None:
@@ -218,6 +222,9 @@ class Reconfiguration:
     def _reopens(self) -> bool:
         return isinstance(self.change, Extend) and self.change.reopens
 
+    def _may_build_on(self, register: Register) -> bool:
+        return not isinstance(self.change, Extend) or self.change.only_at in {None, register.version}
+
     def _propose(self) -> Effect:
         if isinstance(self.change, Extend) and self.register.drained(self.change.nodes):
             return ChangeDone(self.register, won=False)
@@ -243,6 +250,8 @@ class Reconfiguration:
 
     def _rebase(self, found: Register) -> Effect:
         before, self.register = self.register, found
+        if not self._may_build_on(found):
+            return ChangeDone(found, won=False)
         if isinstance(self.change, Truncate | Modify | ChangeMembers):
             return self._propose()
         same_last = found.chain.last.id == before.chain.last.id

@@ -44,7 +44,7 @@ class AccessPolicy:
     admins: frozenset[str] = frozenset()
     """Users of the proxy with the role `admin`."""
     actions: bool = False
-    """False if no caller has the role `admin` here, also none with a certificate that says so."""
+    """False if no caller may change the cluster here. What a role may read is the same in both cases."""
 
     def is_proxy(self, address: str) -> bool:
         """True if this peer's word about users is believed."""
@@ -90,7 +90,7 @@ class AccessPolicy:
                 )
             )
         if facts.peer is not None:
-            return Caller(str(facts.peer), self._capped(facts.peer.role), Proof.CERTIFICATE)
+            return Caller(str(facts.peer), min(facts.peer.role, Role.ADMIN), Proof.CERTIFICATE)
         if not self.tls and is_local(_bracketed(facts.address)):
             return Caller("loopback", Role.CLIENT, Proof.LOOPBACK)
         raise ProblemError(_unknown_caller(f"{facts.address or 'an unknown address'} shows no certificate"))
@@ -117,20 +117,35 @@ class AccessPolicy:
                 )
             )
 
-    def check_role(self, caller: Caller, needed: Role, what: str) -> None:
-        """Check that the caller may do this."""
-        if caller.role >= needed:
-            return
-        off = "; no caller has it while `actions` is false in console.toml" if not self.actions else ""
-        raise ProblemError(
-            Problem(
-                status=403,
-                kind="forbidden",
-                title="The caller has not the right",
-                detail=f"{what} needs the role {needed.name.lower()}{off}; the caller is {caller.name}",
-                remedy="use a certificate with that role, or ask an operator",
+    def check_role(self, caller: Caller, needed: Role, what: str, *, acts: bool = False) -> None:
+        """Check that the caller may do this.
+
+        Args:
+            caller: of the request.
+            needed: the least role.
+            what: the route, in words.
+            acts: True for a route of actions, which `actions` has to allow as well.
+        """
+        if caller.role < needed:
+            raise ProblemError(
+                Problem(
+                    status=403,
+                    kind="forbidden",
+                    title="The caller has not the right",
+                    detail=f"{what} needs the role {needed.name.lower()}; the caller is {caller.name}, role {caller.role.name.lower()}",
+                    remedy="use a certificate with that role, or ask an operator",
+                )
             )
-        )
+        if acts and not self.actions:
+            raise ProblemError(
+                Problem(
+                    status=403,
+                    kind="actions-off",
+                    title="Actions are off",
+                    detail=f"{what} needs `actions`, which is false in console.toml: this console changes nothing",
+                    remedy="set `actions = true` in console.toml, and start the console again; or use the command line",
+                )
+            )
 
     def _user_of_proxy(self, facts: RequestFacts) -> Caller:
         if not facts.users:
@@ -146,10 +161,7 @@ class AccessPolicy:
                 )
             )
         user = facts.users[0]
-        return Caller(user, self._capped(Role.ADMIN if user in self.admins else Role.CLIENT), Proof.PROXY)
-
-    def _capped(self, role: Role) -> Role:
-        return min(role, Role.ADMIN if self.actions else Role.CLIENT)
+        return Caller(user, Role.ADMIN if user in self.admins else Role.CLIENT, Proof.PROXY)
 
     def _is_ours(self, host: str) -> bool:
         return (not self.tls and is_local(host)) or (host_name(host) or None) in self.hosts

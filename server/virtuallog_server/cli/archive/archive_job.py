@@ -14,14 +14,13 @@ from virtuallog.contract.chain import Segment
 from virtuallog.contract.errors import InvalidSettingError, UnsupportedError, VirtualLogError
 from virtuallog.contract.register import Register
 from virtuallog_loglets.archive.config import ArchiveConfig, decode_untrusted
+from virtuallog_loglets.archive.creation.segment_archive import provider_of, put_into_chain
 from virtuallog_loglets.archive.drivers.fsspec_files import absolute_url
 from virtuallog_loglets.archive.provider import KIND
 from virtuallog_server.cli.archive.segment_archiver import (
     ArchivedSegment,
     archive_segments,
     at,
-    provider_of,
-    put,
     run_and_show,
     teller,
 )
@@ -77,7 +76,7 @@ async def _undo(cluster: ClusterFile, wanted: str, done: list[ArchivedSegment]) 
         except (InvalidSettingError, UnsupportedError) as error:
             refused.append(error)
             return
-        after = await put(cluster, log, segment, hot.kind, blob, hot.base)
+        after = await put_into_chain(log, segment, hot.kind, blob, hot.base)
         done.append(
             ArchivedSegment(
                 was="undone", segment=str(at(after, segment).id), start=segment.start, stop=segment.stop,

@@ -7,22 +7,16 @@ process, or by tasks elsewhere: the command decides (`virtuallog_loglets.archive
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import click
 
-from virtuallog.admin.control import ReconfigModify
 from virtuallog.client.cluster_file import ClusterFile
-from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.connect import connect
 from virtuallog.contract.chain import Segment
-from virtuallog.contract.errors import UnavailableError
 from virtuallog.contract.register import Register
-from virtuallog.contract.register import decode_untrusted as decode_register
-from virtuallog.node_services import ask_living, open_services_to
-from virtuallog_loglets.archive.provider import KIND, ArchiveProvider
+from virtuallog_loglets.archive.creation.segment_archive import archive_segment, can_be_archived
 from virtuallog_server.cli.archive.segment_selection import each_segment
 from virtuallog_server.cli.common import event_loop
 from virtuallog_server.cli.common.options import echo_json
@@ -31,9 +25,6 @@ from virtuallog_server.cli.common.progress_bar import progress_bar
 if TYPE_CHECKING:
     from virtuallog_loglets.archive.creation.archiver import ExecutorFactory
     from virtuallog_loglets.archive.creation.data_files import DataFileSizes
-
-CHANGE_SECONDS: Final = 60.0
-"""Timeout for a node to check the archive and change the chain."""
 
 
 @attrs.frozen(kw_only=True)
@@ -84,21 +75,10 @@ async def archive_segments(
     Raises:
         VirtualLogError: as `Archiver.run`; or the node refused to change the chain.
     """
-    from virtuallog_loglets.archive.creation.archiver import (  # Arrow takes a third of a second
-        Archiver,
-        serial_executor,
-    )
-    from virtuallog_loglets.archive.creation.data_files import DataFileSizes
 
-    async def archive_one(register: Register, segment: Segment) -> None:
+    async def archive_one(_: Register, segment: Segment) -> None:
         with progress_bar() as bar:
-            archiving = Archiver(
-                provider=provider_of(log), cluster=register.cluster.hex(), url=url, environment=log.view.environment,
-                grace_seconds=grace, tell=teller(bar, segment), is_still_hot=partial(_is_there, log),
-                executor_factory=executor_factory or serial_executor, sizes=sizes or DataFileSizes(),
-            )  # fmt: skip
-            made = await archiving.run(segment, log.view.loglet(segment))
-        after = await put(cluster, log, segment, KIND, made.config.encode(), segment.start)
+            made, after = await archive_segment(log, segment, url, grace, teller(bar, segment), executor_factory, sizes)
         found = made.verified
         done.append(
             ArchivedSegment(
@@ -108,43 +88,12 @@ async def archive_segments(
         )  # fmt: skip
 
     async with connect(cluster) as log:
-        await each_segment(log, wanted, _is_hot, archive_one)
-
-
-async def _is_there(log: VirtualLog, segment: Segment) -> bool:
-    """True if the newest chain has the segment."""
-    return (await log.view.refresh()).chain.find(segment.id) is not None
-
-
-def _is_hot(segment: Segment) -> bool:
-    return segment.kind != KIND and segment.start != segment.stop
+        await each_segment(log, wanted, can_be_archived, archive_one)
 
 
 def at(register: Register, segment: Segment) -> Segment:
     """The segment at the same place now. The first one left, if the whole segment was trimmed meanwhile."""
     return register.chain.segment_at(segment.start) or register.chain.segments[0]
-
-
-async def put(cluster: ClusterFile, log: VirtualLog, segment: Segment, kind: str, config: bytes, base: int) -> Register:
-    """Let a node change the chain. If its answer is lost, the chain shows if it has changed."""
-    request = ReconfigModify(segment=segment.id, kind=kind, config=config, base=base)
-    try:
-        async with open_services_to(cluster) as services:
-            changed = await ask_living(services, cluster, request, CHANGE_SECONDS)
-            return log.view.adopt(decode_register(changed.register))
-    except UnavailableError:
-        found = await log.view.refresh()
-        there = found.chain.segment_at(segment.start)
-        if there is None or (there.kind, there.config) != (kind, config):
-            raise
-        return found
-
-
-def provider_of(log: VirtualLog) -> ArchiveProvider:
-    """The provider that opens archives."""
-    provider = log.view.provider(KIND)
-    assert isinstance(provider, ArchiveProvider)
-    return provider
 
 
 def teller(bar: Any, segment: Segment) -> Any:

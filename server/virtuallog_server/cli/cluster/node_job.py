@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import attrs
 import click
@@ -11,24 +11,17 @@ import click
 from virtuallog.admin.cluster_status import METASTORE_ROLE, fetch_statuses
 from virtuallog.admin.membership import AddNode, DrainNode, Progress, RemoveNode, ReplaceNode
 from virtuallog.client.cluster_file import ClusterFile, NodeAddress
-from virtuallog.contract.errors import RetryableError, VirtualLogError
 from virtuallog.contract.ports import ReplyT, Request, Services
 from virtuallog.contract.register import Register, decode_untrusted
 from virtuallog.contract.types import NodeId
-from virtuallog.node_services import newest_register, open_services_to
+from virtuallog.node_services import ask_one_of, listed_nodes, newest_register, open_services_to
 from virtuallog.runtime.clock import SystemClock
 from virtuallog.runtime.toml import FieldError, check_address
 from virtuallog_server.cli.common import event_loop
 from virtuallog_server.cli.common.failures import Failure
 from virtuallog_server.cli.common.options import echo_json
 from virtuallog_server.config.node_config import ROLES
-
-ANSWER_SECONDS: Final = 30.0
-"""Timeout of one question. Longer work answers with its progress."""
-ASK_AGAIN_SECONDS: Final = 0.5
-"""Pause, in seconds, before the node is asked again about the operation."""
-TRIES: Final = 20
-"""Unanswered questions in a row before the command gives up. The node that is asked may be restarting."""
+from virtuallog_server.membership.requests import ANSWER_SECONDS, ask_until_done
 
 
 def add(cluster: ClusterFile, place: str, roles: str, as_json: bool) -> None:
@@ -103,10 +96,7 @@ async def ask(services: Services, cluster: ClusterFile, request: Request[ReplyT]
         UnavailableError: no node can be asked.
         VirtualLogError: the answer of the node.
     """
-    answers = await fetch_statuses(services, [NodeId(node.id) for node in cluster.nodes])
-    newest_register(answers)  # raises, with the reason, if no node can be asked
-    able = [node for node, answer in answers.items() if not isinstance(answer, VirtualLogError) and answer.register]
-    return await services.call(min(able, key=lambda node: node == avoid), request, ANSWER_SECONDS)
+    return await ask_one_of(services, listed_nodes(cluster), request, ANSWER_SECONDS, avoid=avoid)
 
 
 async def _directory_of(cluster: ClusterFile, node: NodeId) -> bytes:
@@ -124,23 +114,15 @@ async def _ask_until_done(
     quiet: bool,
 ) -> Progress:
     """Ask until the work is done, and print its progress meanwhile."""
-    clock, said, failed = SystemClock(), "", 0
+
+    def tell(says: str) -> None:
+        if not quiet:
+            click.echo(says)
+
     async with open_services_to(cluster) as services:
-        while True:
-            try:
-                progress = await ask(services, cluster, request, avoid)
-            except RetryableError:
-                failed += 1
-                if failed == TRIES:
-                    raise
-            else:
-                failed = 0
-                if progress.done or (progress.waits and no_wait):
-                    return progress
-                if progress.says != said and not quiet:
-                    click.echo(progress.says)
-                said = progress.says
-            await clock.sleep(ASK_AGAIN_SECONDS)
+        return await ask_until_done(
+            services, listed_nodes(cluster), request, avoid, tell, SystemClock(), may_wait=not no_wait
+        )
 
 
 def _show(progress: Progress, as_json: bool) -> None:
