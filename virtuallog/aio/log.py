@@ -125,9 +125,11 @@ class AsyncioLog:
 
     # -- changes of the chain -----------------------------------------------------------------------------------
 
-    async def reconfig_extend(self, kind: str, settings: Mapping[str, str] | None = None) -> Register:
+    async def reconfig_extend(
+        self, kind: str, settings: Mapping[str, str] | None = None, only_at: int | None = None
+    ) -> Register:
         """See `VirtualLog.reconfig_extend`."""
-        return await self._bridge.call(self._log.reconfig_extend, kind, settings)
+        return await self._bridge.call(self._log.reconfig_extend, kind, settings, only_at)
 
     async def reconfig_truncate(self) -> Register:
         """See `VirtualLog.reconfig_truncate`."""
