@@ -28,12 +28,12 @@ def test_readme_does_what_it_says(clusters: Clusters) -> None:
 
 
 def test_tutorial_does_what_it_says(clusters: Clusters) -> None:
-    """Three nodes, Python, asyncio, curl, two swaps, one while a program appends, a node that is killed and a page that says so, kazoo, and
-    nothing is left."""
+    """Three nodes, Python, asyncio, curl, a swap by the console, one while a program appends, a node that is killed and a page that says
+    so, kazoo, and nothing is left."""
     kinds = run_document(ROOT / "docs/tutorial/first-hour.md", clusters)
 
     written = ["python", "text", "python", "text", "sh"]
-    swapped = ["sh", "python", "text"]
+    swapped = ["sh", "text", "python", "text"]
     killed = ["sh", "sh", "sh", "text"]
     assert kinds == ["sh", "sh", *written, *swapped, *killed, "python", "text", "sh", "sh"]
     assert not (clusters.shell.folder / "hour").exists()

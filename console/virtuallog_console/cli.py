@@ -26,10 +26,9 @@ import click
 @click.option("--proxy", multiple=True, metavar="ADDRESS", help="Address of a trusted proxy; repeatable.")
 @click.option("--proxy-header", metavar="NAME", help="Header with its user.  [default: X-Forwarded-User]")
 @click.option("--admin", "admins", multiple=True, metavar="USER", help="User of the proxy who is admin; repeatable.")
+@click.option("--loopback-admin", is_flag=True, default=None, help="Let callers from this machine be admins.")
 @click.option("--mask", "masks", multiple=True, metavar="PATH", help="Paths of values never shown; repeatable.")
-@click.option(
-    "--background/--no-background", default=None, help="Take idle processor time alone.  [default: background]"
-)
+@click.option("--background", is_flag=True, default=None, help="Take idle processor time alone.")
 @click.option("--actions", is_flag=True, default=None, help="Let admins change the cluster.")
 @click.option("--archives", metavar="URL", help="Place below which admins may archive segments.")
 def console(
@@ -43,11 +42,12 @@ def console(
     """Serve a cluster over HTTP in the foreground, until Ctrl-C or SIGTERM: pages for a browser, and the log to append, read and follow.
 
     Each option takes the place of a setting of console.toml. Without a certificate only loopback addresses are served, and every
-    caller has the role client. docs/howto/console.md has the rest, docs/howto/http.md what to send.
+    caller has the role client, unless the options say more. docs/howto/console.md has the rest, docs/howto/http.md what to send.
 
     \b
     Examples:
         virtuallog console --cluster /tmp/log/cluster.toml
+        virtuallog console --cluster /tmp/log/cluster.toml --actions --loopback-admin
         virtuallog console --config console.toml --listen 0.0.0.0:8443
     """
     from virtuallog.runtime.toml import FieldError

@@ -60,14 +60,19 @@ class ConsoleSettings:
     says.
     """
 
+    loopback_admin: bool = False
+    """True to give callers from this machine the role `admin`, without TLS. Danger: every program and every user of this machine has it
+    then, as they have at nodes without TLS.
+    """
+
     masks: tuple[str, ...] = ()
     """Patterns of paths in the database's tree whose values are never shown, such as "/app/*/password": `*` stands for any characters of
     one name, `**` for any number of names. A mask covers what it matches and everything below.
     """
 
-    background: bool = True
+    background: bool = False
     """True to take only the processor time that other programs of the machine leave (`SCHED_IDLE` of Linux), so that a console beside a
-    node does not slow it down. Set it to false if the console has to answer while other programs take all processors.
+    node does not slow it down. While others take all processors it does not answer, and may not even start.
     """
 
     tls: TlsFiles | None = None
@@ -91,6 +96,8 @@ class ConsoleSettings:
             raise FieldError(f"'{self.proxy_header}' is no name of a header", "proxy_header")
         if self.admins and not self.proxy:
             raise FieldError("names users of a proxy, and there is none: set proxy", "admins")
+        if self.loopback_admin and self.tls is not None:
+            raise FieldError("with tls the role is that of the certificate", "loopback_admin")
 
     @property
     def policy(self) -> AccessPolicy:
@@ -101,6 +108,7 @@ class ConsoleSettings:
             proxies=tuple(_parse_network(network, index) for index, network in enumerate(self.proxy)),
             proxy_header=self.proxy_header,
             admins=frozenset(self.admins),
+            loopback_admin=self.loopback_admin,
             actions=self.actions,
         )
 

@@ -45,8 +45,8 @@ def test_by_default_nothing_is_open() -> None:
     """Loopback, no proxy, no actions."""
     policy = ConsoleSettings().policy
 
-    assert (policy.tls, policy.actions, policy.hosts, policy.proxies, policy.admins) == (
-        False, False, frozenset(), (), frozenset(),
+    assert (policy.tls, policy.actions, policy.loopback_admin, policy.hosts, policy.proxies, policy.admins) == (
+        False, False, False, frozenset(), (), frozenset(),
     )  # fmt: skip
 
 
@@ -63,6 +63,10 @@ def test_by_default_nothing_is_open() -> None:
         ('archives = "s3://user:secret@bucket"', "archives: has a user or a password in it"),
         ("action = true", "unknown key"),
         (TLS, "hosts: with tls, name the hosts"),
+        (
+            'loopback_admin = true\nhosts = ["a"]\n' + TLS,
+            "loopback_admin: with tls the role is that of the certificate",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_refused(text: str, words: str, tmp_path: Path) -> None:
@@ -109,11 +113,10 @@ def test_a_certificate_that_browsers_refuse_is_refused_at_the_start(tmp_path: Pa
     assert "unsuitable certificate purpose" in done.output
 
 
-def test_an_option_that_says_no_takes_the_place_of_a_setting() -> None:
-    """`--no-background` is an option; one that is not given leaves the setting as it is."""
-    settings = ConsoleSettings(actions=True)
+def test_an_option_that_is_not_given_leaves_a_setting_as_it_is() -> None:
+    """A flag, a value, and one that may be given several times."""
+    settings = ConsoleSettings(actions=True, background=True)
 
-    assert not settings.with_options(background=False, actions=None).background
     assert settings.with_options(background=None, actions=None, hosts=()) == settings
 
 

@@ -56,8 +56,8 @@ async def test_appends_are_measured_in_every_state(tls: bool) -> None:
 
 @pytest.mark.processes
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="a policy of Linux")
-@pytest.mark.parametrize(("options", "policy"), [((), "SCHED_IDLE"), (("--no-background",), "SCHED_OTHER")])
-async def test_a_console_takes_idle_time_unless_it_is_told_otherwise(options: tuple[str, ...], policy: str) -> None:
+@pytest.mark.parametrize(("options", "policy"), [((), "SCHED_OTHER"), (("--background",), "SCHED_IDLE")])
+async def test_a_console_takes_idle_time_if_it_is_asked_to(options: tuple[str, ...], policy: str) -> None:
     """Its process and all of its threads; the nodes beside it are as they were."""
     async with besieged(SiegePlan(rounds=1, seconds=0.1, tls=False, options=options)) as siege:
         found = {(name, policy) for name, pid in siege.pids for policy in policies_of(pid)}

@@ -3,8 +3,8 @@
     python -m virtuallog_lab.experiments.console_callers tails https://127.0.0.1:8443 --count 100 --identity CERTIFICATE KEY AUTHORITY
     python -m virtuallog_lab.experiments.console_callers scan https://127.0.0.1:8443 --rate 100
 
-Each prints one line once it is under way, runs until its standard input ends, and prints its counts as one JSON object. It runs with
-SCHED_IDLE: callers have machines of their own, and here they take the time that is left over. So a figure is that of the console.
+Each prints one line once it is under way, runs until its standard input ends, and prints its counts as one JSON object. With `--idle` it
+has SCHED_IDLE: callers have machines of their own, and here they take the time that is left over. So a figure is that of the console.
 """
 
 from __future__ import annotations
@@ -215,9 +215,11 @@ async def _until_input_ends(caller: TailReaders | PortScanner, amount: int) -> N
 
 
 @click.group()
-def main() -> None:
+@click.option("--idle", is_flag=True, help="Take idle processor time alone.")
+def main(*, idle: bool) -> None:
     """Call a console until the standard input ends."""
-    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    if idle:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 @main.command()

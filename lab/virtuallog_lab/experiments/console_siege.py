@@ -107,6 +107,8 @@ class SiegePlan:
     loads: Sequence[str] = tuple(CALLERS)
     options: Sequence[str] = ()
     """Further options of `virtuallog console`."""
+    idle: bool = False
+    """True if tails and scanner take idle processor time alone."""
 
 
 @attrs.frozen
@@ -127,6 +129,7 @@ class Besieged:
     log: VirtualLog
     identity: TlsFiles | None
     pids: Sequence[tuple[str, int]]
+    idle: bool
     counted: list[Mapping[str, Any]] = attrs.field(factory=list)
 
     @asynccontextmanager
@@ -135,7 +138,17 @@ class Besieged:
         files = self.identity
         identity = ["--identity", *map(str, (files.certificate, files.key, files.authority))] if files else []
         amount = ["--count", str(TAILS_COUNT), *identity] if kind == TAILS else ["--rate", str(SCAN_RATE)]
-        module = [sys.executable, "-P", "-m", "virtuallog_lab.experiments.console_callers", kind, self.url, *amount]
+        idle = ["--idle"] if self.idle else []
+        module = [
+            sys.executable,
+            "-P",
+            "-m",
+            "virtuallog_lab.experiments.console_callers",
+            *idle,
+            kind,
+            self.url,
+            *amount,
+        ]
         async with _process(module, "under way") as (process, _):
             begin = CLOCK.monotonic()
             yield
@@ -218,7 +231,7 @@ async def besieged(plan: SiegePlan) -> AsyncIterator[Besieged]:
         log = await stack.enter_async_context(connect(cluster.file))
         pids = [("nodes", pid) for node in cluster.nodes.values() if (pid := node.pid) is not None]
         url = told.splitlines()[0].partition(": ")[2].replace("localhost", "127.0.0.1")
-        yield Besieged(cluster, url, log, identity, [*pids, ("console", console.pid)])
+        yield Besieged(cluster, url, log, identity, [*pids, ("console", console.pid)], plan.idle)
 
 
 async def run(plan: SiegePlan) -> SiegeResult:
@@ -302,7 +315,7 @@ def main(
 ) -> None:
     """Measure appends beside a console with tails and a scanner."""
     machine = Machine.look()
-    plan = SiegePlan(rounds=rounds, seconds=seconds, tls=tls, loads=loads or tuple(CALLERS), options=options)
+    plan = SiegePlan(rounds=rounds, seconds=seconds, tls=tls, loads=loads or tuple(CALLERS), options=options, idle=True)
     report(machine, plan, run_to_end(run, plan)).publish(form)
 
 

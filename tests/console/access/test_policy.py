@@ -43,6 +43,8 @@ def status_of(decide: Any, *arguments: Any, **more: Any) -> int:
 CALLERS: list[tuple[str, AccessPolicy, RequestFacts, Caller | int]] = [
     ("this machine", OPEN, facts(), Caller("loopback", Role.CLIENT, Proof.LOOPBACK)),
     ("this machine, IPv6", OPEN, facts("::1"), Caller("loopback", Role.CLIENT, Proof.LOOPBACK)),
+    ("this machine, by setting", attrs.evolve(OPEN, loopback_admin=True), facts(), Caller("loopback", Role.ADMIN, Proof.LOOPBACK)),
+    ("another machine, by that setting", attrs.evolve(OPEN, loopback_admin=True), facts("10.1.0.1"), 401),
     ("another machine without TLS, which the listener excludes", OPEN, facts("10.1.0.1"), 401),
     ("an unknown address", OPEN, facts(""), 401),
     ("a header, and no proxy", OPEN, facts(users=("alice",)), 403),

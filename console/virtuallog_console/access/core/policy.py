@@ -43,6 +43,8 @@ class AccessPolicy:
     """Header in which a proxy names the user."""
     admins: frozenset[str] = frozenset()
     """Users of the proxy with the role `admin`."""
+    loopback_admin: bool = False
+    """True if callers from this machine, without TLS and without a proxy, have the role `admin`."""
     actions: bool = False
     """False if no caller may change the cluster here. What a role may read is the same in both cases."""
 
@@ -92,7 +94,8 @@ class AccessPolicy:
         if facts.peer is not None:
             return Caller(str(facts.peer), min(facts.peer.role, Role.ADMIN), Proof.CERTIFICATE)
         if not self.tls and is_local(_bracketed(facts.address)):
-            return Caller("loopback", Role.CLIENT, Proof.LOOPBACK)
+            role = Role.ADMIN if self.loopback_admin else Role.CLIENT
+            return Caller("loopback", role, Proof.LOOPBACK)
         raise ProblemError(_unknown_caller(f"{facts.address or 'an unknown address'} shows no certificate"))
 
     def check_origin(self, facts: RequestFacts, *, always: bool = False) -> None:
