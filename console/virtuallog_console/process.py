@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import attrs
@@ -84,8 +85,6 @@ async def run_until_signalled(settings: ConsoleSettings, cluster: ClusterFile, a
         InvalidSettingError: the address or the certificate cannot be used, or actions are on and it is not one of an admin.
         UnavailableError: no node of the cluster answers.
     """
-    if settings.background:
-        _take_idle_time()
     called = _with_identity(cluster, settings)
     _check_may_act(called, settings)
     async with trio.open_nursery() as nursery:
@@ -93,6 +92,8 @@ async def run_until_signalled(settings: ConsoleSettings, cluster: ClusterFile, a
         credentials = Credentials.open(settings.tls, serves=True) if settings.tls else None
         listeners = await listen(settings.listen)
         async with connect(called, more=[DATABASE]) as log:
+            if settings.background:
+                _take_idle_time()
             announce(url_of(settings, listeners))
             policy, masks = settings.policy, Masks(settings.masks)
             pages = Pages(log, metastore_provider(), masks)
@@ -146,9 +147,11 @@ async def serve(
 
 
 def _take_idle_time() -> None:
-    """Let all other programs of the machine go first. All threads that start later are the same."""
+    """Let all other programs of the machine go first, with all threads; those that start later are the same."""
     if hasattr(os, "SCHED_IDLE"):
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        for thread in os.listdir("/proc/self/task"):
+            with suppress(ProcessLookupError):  # it has just ended
+                os.sched_setscheduler(int(thread), os.SCHED_IDLE, os.sched_param(0))
 
 
 def url_of(settings: ConsoleSettings, listeners: Sequence[Listener[Any]]) -> str:

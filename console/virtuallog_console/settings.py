@@ -72,7 +72,7 @@ class ConsoleSettings:
 
     background: bool = False
     """True to take only the processor time that other programs of the machine leave (`SCHED_IDLE` of Linux), so that a console beside a
-    node does not slow it down. While others take all processors it does not answer, and may not even start.
+    node does not slow it down. It does so once it is ready to serve. While others take all processors it does not answer.
     """
 
     tls: TlsFiles | None = None
