@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 import attrs
@@ -149,9 +150,9 @@ async def serve(
 def _take_idle_time() -> None:
     """Let all other programs of the machine go first, with all threads; those that start later are the same."""
     if hasattr(os, "SCHED_IDLE"):
-        for thread in os.listdir("/proc/self/task"):
+        for thread in Path("/proc/self/task").iterdir():
             with suppress(ProcessLookupError):  # it has just ended
-                os.sched_setscheduler(int(thread), os.SCHED_IDLE, os.sched_param(0))
+                os.sched_setscheduler(int(thread.name), os.SCHED_IDLE, os.sched_param(0))
 
 
 def url_of(settings: ConsoleSettings, listeners: Sequence[Listener[Any]]) -> str:
