@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -62,6 +62,7 @@ class Clusters:
 
     shell: Shell
     ports: dict[str, str]
+    python: str
     running: list[subprocess.Popen[bytes]] = attrs.field(factory=list)
 
     def moved(self, text: str) -> str:
@@ -94,21 +95,21 @@ class Clusters:
 
 
 @contextmanager
-def open_clusters(folder: Path) -> Iterator[Clusters]:
-    """A shell, and beside it the clusters that the document's own commands start."""
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+def open_clusters(folder: Path, python: str = sys.executable) -> Iterator[Clusters]:
+    """A shell, and beside it the clusters that the document's own commands start; with what is installed beside this Python."""
+    environment = {**os.environ, "PATH": f"{Path(python).parent}:{os.environ['PATH']}"}
     first = free_ports(10)
     named = [*range(7001, 7004), *range(7101, 7104), *range(2181, 2184), 8090]
     ports = {str(port): str(first + number) for number, port in enumerate(named)}
-    made = Clusters(Shell(folder, environment), ports)
+    made = Clusters(Shell(folder, environment), ports, python)
     try:
         yield made
     finally:
         made.down()
 
 
-def run_document(document: Path, clusters: Clusters) -> list[str]:
-    """Run all of it, and return the kinds of its blocks."""
+def run_document(document: Path, clusters: Clusters, then: Callable[[Block], None] = lambda _: None) -> list[str]:
+    """Run all of it, and return the kinds of its blocks. `then` is called after each of them."""
     shell, printed, found = clusters.shell, "", blocks(document)
     for block in found:
         if block.text.startswith("virtuallog up"):
@@ -120,7 +121,8 @@ def run_document(document: Path, clusters: Clusters) -> list[str]:
             printed = shell.run(clusters.moved(block.text))
         elif block.kind == "python":
             (shell.folder / "example.py").write_text(clusters.moved(block.text))
-            printed = shell.run(f"{sys.executable} example.py")
+            printed = shell.run(f"{clusters.python} example.py")
         elif block.kind == "text":
             assert printed.endswith(block.text), f"{printed}\nis not\n{block.text}"
+        then(block)
     return [block.kind for block in found]
