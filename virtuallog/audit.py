@@ -30,6 +30,8 @@ RECORD_BYTES_MAX: Final = 64 << 10
 """Bytes of the largest record."""
 TEXT_MAX: Final = 1000
 """Longest text in a record, in characters. Longer ones are cut."""
+NUMBERS_END: Final = 1 << 63
+"""Numbers in a record are from 0 up to this one, which is none of them."""
 ARGUMENTS_MAX: Final = 8
 """Most arguments of an action."""
 INTENT: Final = "intent"
@@ -97,6 +99,8 @@ def parse_untrusted(payload: bytes) -> AuditRecord:
     known = {name: found[name] for name in _TYPES if name in found} if isinstance(found, dict) else {}
     if not known.keys() >= _NEEDED or not all(type(value) is _TYPES[name] for name, value in known.items()):
         raise MalformedError("the fields of an audit record are not what they should be")
+    if not all(0 <= value < NUMBERS_END for value in known.values() if type(value) is int):
+        raise MalformedError("a number in an audit record is below 0, or too large")
     if not all(isinstance(value, str) for value in known["arguments"].values()):
         raise MalformedError("an argument in an audit record is no text")
     return AuditRecord(**known)

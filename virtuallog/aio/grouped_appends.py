@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 import outcome
+import trio
 
 from virtuallog.client.append_queue import check_size
 from virtuallog.client.appender_settings import AppenderSettings
@@ -38,6 +39,10 @@ class AppendGroup:
     """Bytes of all entries."""
     outcomes: list[outcome.Maybe[range]] = attrs.field(factory=list, init=False)
     """One for each append; empty until it has ended."""
+    left: int = attrs.field(default=0, init=False)
+    """Tasks that were cancelled."""
+    waits_for_room: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+    """Scope of the wait for room in the queue. Of trio's thread."""
 
     def add(self, payloads: Sequence[bytes], size: int, future: asyncio.Future[range]) -> int:
         """Add an append; returns its index."""
@@ -59,6 +64,11 @@ class AppendGroup:
                 self.outcomes.append(outcome.Value(places))
                 if not future.done():
                     future.set_result(places)
+
+    def leave(self) -> None:
+        """Stop waiting for room if no task waits any more; on trio's side, where no task joins any more."""
+        if self.left == len(self.waiting):
+            self.waits_for_room.cancel()
 
     def _split(self, places: range) -> Iterator[range]:
         start = 0
@@ -94,11 +104,11 @@ class GroupedAppends:
         self._group = AppendGroup(-1)
 
     async def append(self, payloads: Sequence[bytes]) -> range:
-        """Append entries side by side. A cancelled caller does not stop it."""
+        """Append entries side by side. A cancelled caller does not stop it once there is room for it."""
         size, bridge = check_size(payloads, self._settings.entry_bytes_max), self._bridge
         bridge.check()
         if not bridge.slots.try_take():
-            await bridge.slots.wait()
+            await bridge.wait_for_slot()
         try:
             group = self._gathering(len(payloads), size)
             future: asyncio.Future[range] = bridge.loop.create_future()
@@ -108,6 +118,9 @@ class GroupedAppends:
             except asyncio.CancelledError as error:
                 bridge.drain_completions()  # its outcome may be here
                 error.__cause__ = cause_of(group.outcomes[index]) if group.outcomes else None
+                group.left += 1
+                if group.left == len(group.waiting) and not group.outcomes:
+                    bridge.post(group.leave)
                 raise
         finally:
             bridge.slots.give_back()
@@ -116,8 +129,9 @@ class GroupedAppends:
         """The group of this turn, or another one if that has no room."""
         group, turn = self._group, self._bridge.turn
         if group.turn != turn or group.count + count > self._count_max or group.size + size > self._size_max:
-            group = self._group = AppendGroup(turn)
+            group = AppendGroup(turn)
             self._bridge.begin_posted(group, partial(self._begin, group))
+            self._group = group
         return group
 
     def _begin(self, group: AppendGroup) -> None:
@@ -135,7 +149,8 @@ class GroupedAppends:
     async def _append_later(self, group: AppendGroup, payloads: Sequence[bytes]) -> None:
         result: outcome.Maybe[range] = outcome.Error(UnavailableError("the client was closed: unknown outcome"))
         try:
-            result = outcome.Value(await self._append(payloads))
+            with group.waits_for_room:
+                result = outcome.Value(await self._append(payloads))
         except Exception as error:
             result = outcome.Error(error)
         finally:

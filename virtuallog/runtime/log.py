@@ -33,7 +33,7 @@ class LogLine:
 
 
 def spell_fields(fields: Mapping[str, Any]) -> str:
-    """Spell fields as `name=value`, by name. Texts that are not one word are quoted."""
+    """Spell fields as `name=value`, by name. Texts that are not one word, or not printable, are quoted."""
     return " ".join(f"{name}={_spell(value)}" for name, value in sorted(fields.items()))
 
 
@@ -68,6 +68,5 @@ def _write(level: int, event: str, fields: Mapping[str, Any], *, traceback: bool
 
 
 def _spell(value: Any) -> str:
-    if isinstance(value, str) and value and not any(character.isspace() or character in "='\"" for character in value):
-        return value
-    return repr(value)
+    is_word = isinstance(value, str) and value and value.isprintable() and not any(each in " ='\"" for each in value)
+    return str(value) if is_word else repr(value)

@@ -27,7 +27,11 @@ BYTES_MAX: Final = 16 << 20
 READ_SECONDS: Final = 3.0
 """Time for the same."""
 PIECE: Final = 1000
-"""Positions that are looked at together."""
+"""Most positions that are looked at together."""
+FIRST_PIECE: Final = 4
+"""Positions that are looked at first. Each piece is four times as large as the last one, or a quarter if that was large."""
+PIECE_BYTES: Final = 256 << 10
+"""Bytes of a piece that counts as large."""
 
 
 @attrs.frozen(kw_only=True)
@@ -70,13 +74,14 @@ class AuditLog:
         if bounds.tail is None:
             return AuditView(problem=bounds.problem)
         low, found = max(bounds.trim_point or 0, bounds.tail - POSITIONS_MAX), list[tuple[int, AuditRecord]]()
-        stop, left, problem = bounds.tail, BYTES_MAX, f"not all was read within {READ_SECONDS:g} s"
+        count, stop, left, problem = FIRST_PIECE, bounds.tail, BYTES_MAX, f"not all was read within {READ_SECONDS:g} s"
         with self._log.view.environment.clock.timeout(READ_SECONDS):
             try:
                 while stop > low and left > 0 and len(found) < RECORDS_MAX:
-                    start = max(low, stop - PIECE)
+                    start = max(low, stop - count)
                     piece, size = await self._read_piece(start, stop)
                     found, stop, left = found + piece[::-1], start, left - size
+                    count = min(4 * count, PIECE) if size < PIECE_BYTES else max(1, count // 4)
                 problem = ""
             except VirtualLogError as error:
                 problem = str(error)
@@ -88,7 +93,7 @@ class AuditLog:
         )
 
     async def _read_piece(self, start: int, stop: int) -> tuple[list[tuple[int, AuditRecord]], int]:
-        """Records in a range, and the bytes that were read."""
+        """The last records in a range, one more than are shown, and the bytes that were read."""
         found, size, at = list[tuple[int, AuditRecord]](), 0, start
         while at < stop:
             for placed in await self._log.read(LogPosition(at), LogPosition(stop)):
@@ -98,4 +103,5 @@ class AuditLog:
                 size += len(placed.batch.blob)
                 records = ((record.position, find_record(record.payload)) for record in placed.records())
                 found += [(position, record) for position, record in records if record is not None]
+                del found[: -RECORDS_MAX - 1]
         return found, size

@@ -35,13 +35,14 @@ async def test_a_call_returns_and_raises() -> None:
 
 @in_asyncio
 async def test_many_calls_cross_together() -> None:
-    """A hundred calls of one turn are one wake-up of trio's thread, and their completions in one of its turns are one of asyncio's."""
+    """A hundred calls of one turn are one wake-up of trio's thread, and their completions in two of its turns are two at most of asyncio's."""
     async with open_room_bridge(outstanding_max=100) as found:
         bridge = found.bridge
         before = bridge.trio_wake_ups, bridge.asyncio_wake_ups
         results = await asyncio.gather(*(bridge.call_sync(abs, -number) for number in range(100)))
         assert results == [*range(100)]
-        assert (bridge.trio_wake_ups - before[0], bridge.asyncio_wake_ups - before[1]) == (1, 1)
+        assert bridge.trio_wake_ups - before[0] == 1
+        assert bridge.asyncio_wake_ups - before[1] <= 2  # the leader's own call, and those of the workers in the next turn
 
 
 @in_asyncio

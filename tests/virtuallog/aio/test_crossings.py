@@ -83,10 +83,13 @@ async def test_an_append_that_was_done_when_it_was_cancelled_has_its_position_as
         loop, tasks = asyncio.get_running_loop(), list[asyncio.Task[object]]()
         complete = w.bridge.complete
 
-        def complete_and_cancel(crossing: Crossing | BridgeOpening, result: outcome.Maybe[Any] | None) -> None:
+        def cancel_all() -> None:
             for task in tasks:
-                loop.call_soon_threadsafe(task.cancel)
-            complete(crossing, result)
+                task.cancel()
+
+        def complete_and_cancel(crossing: Crossing | BridgeOpening, result: outcome.Maybe[Any] | None) -> None:
+            complete(crossing, result)  # wakes asyncio at the end of the turn only
+            loop.call_soon_threadsafe(cancel_all)
 
         w.bridge.complete = complete_and_cancel  # type: ignore[method-assign]
         tasks += [asyncio.create_task(w.log.append(b"a")), asyncio.create_task(w.log.append_many([b"b", b"c"]))]

@@ -23,6 +23,12 @@ def test_a_line_reads_as_event_and_fields(caplog: pytest.LogCaptureFixture) -> N
     assert (record.filename, record.funcName) == ("test_log.py", "test_a_line_reads_as_event_and_fields")
 
 
+def test_a_line_has_no_character_that_a_terminal_obeys() -> None:
+    """A value that a client has chosen, such as a path, clears no screen and turns no text around."""
+    spelled = log.spell_fields({"path": "/\x1b[2J", "user": "\u202etxt", "name": "Zoë"})
+    assert spelled == r"name=Zoë path='/\x1b[2J' user='\u202etxt'"
+
+
 def test_a_handler_gets_the_fields_apart(caplog: pytest.LogCaptureFixture) -> None:
     """One that writes JSON need not parse a text."""
     log.error("role refused", role="native")

@@ -90,12 +90,19 @@ class AsyncioBridge:
         """
         self.check()
         if not self.slots.try_take():
-            await self.slots.wait()
+            await self.wait_for_slot()
         try:
             result: ResultT = await self.result(self.begin(function, arguments))
             return result
         finally:
             self.slots.give_back()
+
+    async def wait_for_slot(self) -> None:
+        """Take a slot that is given back. Raises ClientClosedError: the client was closed meanwhile, and the caller has no slot."""
+        await self.slots.wait()
+        if self._closed:
+            self.slots.give_back()
+            raise ClientClosedError(self._closed)
 
     async def wait(self, function: Callable[..., Awaitable[ResultT]], *arguments: Any) -> ResultT:
         """`call`, without a bound: for functions that wait for an event for as long as it takes."""

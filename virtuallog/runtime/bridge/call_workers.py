@@ -72,6 +72,12 @@ class CallWorkers:
                 result = None
             except Exception as error:
                 result = outcome.Error(error)
+            except BaseExceptionGroup as group:  # an error that came together with the end of the client
+                cancelled, errors = group.split(trio.Cancelled)
+                if cancelled is None or not isinstance(errors, Exception):
+                    raise
+                result = outcome.Error(errors)
+                raise cancelled from None
             finally:  # without another result the client is being closed
                 if call is not None:
                     call.scope = None

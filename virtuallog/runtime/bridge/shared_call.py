@@ -51,7 +51,7 @@ class SharedCall(Generic[AnswerT]):
         bridge = self._bridge
         bridge.check()
         if not bridge.slots.try_take():
-            await bridge.slots.wait()
+            await bridge.wait_for_slot()
         try:
             asked = self._asked
             if asked is None or asked.turn != bridge.turn:

@@ -28,7 +28,9 @@ class Slots:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+            elif not turn.cancelled():
                 self.give_back()
             raise
 
