@@ -57,6 +57,8 @@ IDLE_SECONDS: Final = 15.0
 """Seconds for which a connection without a whole head of a request is kept: a browser soon asks for the next page."""
 CONNECTION_SECONDS: Final = 300.0
 """Longest duration of a connection. A request that has begun is not cut off."""
+NICENESS: Final = 10
+"""Niceness of the priority `low`: Linux gives it a tenth of the time of a process that has none, so a page takes ten times as long at most."""
 _NO_TLS: Final = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n"
     b"this console serves connections inside TLS only: use https\n"
@@ -84,8 +86,7 @@ async def run_until_signalled(settings: ConsoleSettings, cluster: ClusterFile, a
         InvalidSettingError: the address or the certificate cannot be used, or actions are on and it is not one of an admin.
         UnavailableError: no node of the cluster answers.
     """
-    if settings.background:
-        _take_idle_time()
+    _give_way(settings.priority)
     called = _with_identity(cluster, settings)
     _check_may_act(called, settings)
     async with trio.open_nursery() as nursery:
@@ -145,10 +146,12 @@ async def serve(
         await connections.run(listeners)
 
 
-def _take_idle_time() -> None:
-    """Let all other programs of the machine go first. All threads that start later are the same."""
-    if hasattr(os, "SCHED_IDLE"):
+def _give_way(priority: str) -> None:
+    """Take this priority (`ConsoleSettings.priority`). All threads that start later have the same; none goes back without privileges."""
+    if priority == "idle" and hasattr(os, "SCHED_IDLE"):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    elif priority != "normal":
+        os.nice(NICENESS)
 
 
 def url_of(settings: ConsoleSettings, listeners: Sequence[Listener[Any]]) -> str:
