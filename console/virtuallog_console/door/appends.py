@@ -74,8 +74,8 @@ class Appends:
                 raise ProblemError(attrs.evolve(problem_of(error), more={"outcome": NOTHING})) from error
             self._looked_at = now
         if view.cached is not None and view.cached.is_guarded:
-            error = ForbiddenError("an append to the log of a database", caller.name, Role.ADMIN.name.lower())
-            raise ProblemError(problem_of(error, append=True))
+            refusal = ForbiddenError("an append to the log of a database", caller.name, Role.ADMIN.name.lower())
+            raise ProblemError(problem_of(refusal, append=True))
 
 
 _NO_KEYS: Final = Problem(
