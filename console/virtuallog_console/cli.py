@@ -28,7 +28,9 @@ import click
 @click.option("--admin", "admins", multiple=True, metavar="USER", help="User of the proxy who is admin; repeatable.")
 @click.option("--loopback-admin", is_flag=True, default=None, help="Let callers from this machine be admins.")
 @click.option("--mask", "masks", multiple=True, metavar="PATH", help="Paths of values never shown; repeatable.")
-@click.option("--background", is_flag=True, default=None, help="Take idle processor time alone.")
+@click.option(
+    "--priority", metavar="LEVEL", help="Share of busy processors: normal, low (a tenth) or idle.  [default: low]"
+)
 @click.option("--actions", is_flag=True, default=None, help="Let admins change the cluster.")
 @click.option("--archives", metavar="URL", help="Place below which admins may archive segments.")
 def console(

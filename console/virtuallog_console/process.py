@@ -59,6 +59,8 @@ IDLE_SECONDS: Final = 15.0
 """Seconds for which a connection without a whole head of a request is kept: a browser soon asks for the next page."""
 CONNECTION_SECONDS: Final = 300.0
 """Longest duration of a connection. A request that has begun is not cut off."""
+NICENESS: Final = 10
+"""Niceness of the priority `low`: Linux gives it a tenth of the time of a process that has none, so a page takes ten times as long at most."""
 _NO_TLS: Final = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n"
     b"this console serves connections inside TLS only: use https\n"
@@ -93,8 +95,7 @@ async def run_until_signalled(settings: ConsoleSettings, cluster: ClusterFile, a
         credentials = Credentials.open(settings.tls, serves=True) if settings.tls else None
         listeners = await listen(settings.listen)
         async with connect(called, more=[DATABASE]) as log:
-            if settings.background:
-                _take_idle_time()
+            _give_way(settings.priority)
             announce(url_of(settings, listeners))
             policy, masks = settings.policy, Masks(settings.masks)
             pages = Pages(log, metastore_provider(), masks)
@@ -147,12 +148,15 @@ async def serve(
         await connections.run(listeners)
 
 
-def _take_idle_time() -> None:
-    """Let all other programs of the machine go first, with all threads; those that start later are the same."""
-    if hasattr(os, "SCHED_IDLE"):
-        for thread in Path("/proc/self/task").iterdir():
-            with suppress(ProcessLookupError):  # it has just ended
+def _give_way(priority: str) -> None:
+    """Take this priority (`ConsoleSettings.priority`) with all threads. Those that start later have the same; none goes back without privileges."""
+    for thread in Path("/proc/self/task").iterdir() if priority != "normal" else ():
+        with suppress(ProcessLookupError):  # it has just ended
+            if priority == "idle" and hasattr(os, "SCHED_IDLE"):
                 os.sched_setscheduler(int(thread.name), os.SCHED_IDLE, os.sched_param(0))
+            else:
+                own = os.getpriority(os.PRIO_PROCESS, int(thread.name))
+                os.setpriority(os.PRIO_PROCESS, int(thread.name), min(own + NICENESS, 19))
 
 
 def url_of(settings: ConsoleSettings, listeners: Sequence[Listener[Any]]) -> str:

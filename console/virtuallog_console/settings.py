@@ -17,6 +17,7 @@ from virtuallog_console.access.core.policy import AccessPolicy, Network
 from virtuallog_console.views.masks import Masks
 from virtuallog_loglets.archive.config import check_url
 
+PRIORITIES: Final = ("normal", "low", "idle")
 _HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 _HOST: Final = re.compile(r"[a-z0-9.:-]{1,253}")
 
@@ -70,9 +71,10 @@ class ConsoleSettings:
     one name, `**` for any number of names. A mask covers what it matches and everything below.
     """
 
-    background: bool = False
-    """True to take only the processor time that other programs of the machine leave (`SCHED_IDLE` of Linux), so that a console beside a
-    node does not slow it down. It does so once it is ready to serve. While others take all processors it does not answer.
+    priority: str = "low"
+    """Share of the processors beside other programs of the machine. `low`, a niceness of 10, is about a tenth if those take all of them:
+    pages come, and a node there loses little. `idle` is what others leave (`SCHED_IDLE` of Linux), so that a node loses least, and pages may
+    take many seconds. `normal` is the same as others have.
     """
 
     tls: TlsFiles | None = None
@@ -82,6 +84,8 @@ class ConsoleSettings:
 
     def __attrs_post_init__(self) -> None:
         _check_listen(self.listen, self.tls is not None)
+        if self.priority not in PRIORITIES:
+            raise FieldError(f"'{self.priority}' is none of {', '.join(PRIORITIES)}", "priority")
         for index, host in enumerate(self.hosts):
             if _HOST.fullmatch(host) is None:
                 raise FieldError(f"'{host}' is no host name or address in lower case without a port", "hosts", index)

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from tests.console.served import Owners
 from virtuallog.client.cluster_file import ClusterFile, NodeAddress
 from virtuallog.contract.errors import InvalidSettingError
+from virtuallog.runtime.toml import FieldError
 from virtuallog_console.process import run_until_signalled
 from virtuallog_console.settings import ConsoleSettings, read_console_settings
 from virtuallog_server.cli.program import main
@@ -113,11 +114,14 @@ def test_a_certificate_that_browsers_refuse_is_refused_at_the_start(tmp_path: Pa
     assert "unsuitable certificate purpose" in done.output
 
 
-def test_an_option_that_is_not_given_leaves_a_setting_as_it_is() -> None:
-    """A flag, a value, and one that may be given several times."""
-    settings = ConsoleSettings(actions=True, background=True)
+def test_an_option_takes_the_place_of_a_setting() -> None:
+    """One that is not given leaves the setting as it is; a priority that does not exist is refused."""
+    settings = ConsoleSettings(actions=True)
 
-    assert settings.with_options(background=None, actions=None, hosts=()) == settings
+    assert settings.with_options(priority="idle", actions=None).priority == "idle"
+    assert settings.with_options(priority=None, actions=None, hosts=()) == settings
+    with pytest.raises(FieldError, match="'high' is none of normal, low, idle"):
+        settings.with_options(priority="high")
 
 
 async def test_a_console_that_acts_is_an_admin(tmp_path: Path) -> None:

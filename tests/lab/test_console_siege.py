@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from virtuallog_console.process import NICENESS
 from virtuallog_lab.experiments import console_siege
 from virtuallog_lab.experiments.console_siege import STATES, SiegePlan, SiegeResult, SiegeSample, besieged
 from virtuallog_lab.harness.machine import Machine
@@ -17,9 +18,10 @@ def sample(state: str, load: str, milliseconds: float, count: int = 10) -> Siege
     return SiegeSample(state=state, load=load, latencies=[milliseconds / 1000] * count, seconds=1.0, cpu=cpu)
 
 
-def policies_of(pid: int) -> set[int]:
-    """Policies of all threads of a process."""
-    return {os.sched_getscheduler(int(task.name)) for task in Path(f"/proc/{pid}/task").iterdir()}
+def priorities_of(pid: int) -> set[tuple[int, int]]:
+    """Policies and nicenesses of all threads of a process."""
+    threads = [int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()]
+    return {(os.sched_getscheduler(thread), os.getpriority(os.PRIO_PROCESS, thread)) for thread in threads}
 
 
 def test_the_ratio_is_that_of_one_round() -> None:
@@ -56,10 +58,20 @@ async def test_appends_are_measured_in_every_state(tls: bool) -> None:
 
 @pytest.mark.processes
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="a policy of Linux")
-@pytest.mark.parametrize(("options", "policy"), [((), "SCHED_OTHER"), (("--background",), "SCHED_IDLE")])
-async def test_a_console_takes_idle_time_if_it_is_asked_to(options: tuple[str, ...], policy: str) -> None:
+@pytest.mark.parametrize(
+    ("options", "policy", "niceness"),
+    [
+        ((), "SCHED_OTHER", NICENESS),
+        (("--priority", "idle"), "SCHED_IDLE", 0),
+        (("--priority", "normal"), "SCHED_OTHER", 0),
+    ],
+)
+async def test_a_console_gives_way_unless_it_is_told_otherwise(
+    options: tuple[str, ...], policy: str, niceness: int
+) -> None:
     """Its process and all of its threads; the nodes beside it are as they were."""
+    own = os.getpriority(os.PRIO_PROCESS, 0)
     async with besieged(SiegePlan(rounds=1, seconds=0.1, tls=False, options=options)) as siege:
-        found = {(name, policy) for name, pid in siege.pids for policy in policies_of(pid)}
+        found = {(name, *each) for name, pid in siege.pids for each in priorities_of(pid)}
 
-    assert found == {("nodes", os.SCHED_OTHER), ("console", getattr(os, policy))}
+    assert found == {("nodes", os.SCHED_OTHER, own), ("console", getattr(os, policy), min(own + niceness, 19))}

@@ -21,7 +21,6 @@ from virtuallog.contract.errors import (
     InvalidSettingError,
     OverloadedError,
     RetryableError,
-    TooLargeError,
     UnknownKindError,
     UnsupportedError,
     UntrustedError,
@@ -40,10 +39,11 @@ FAILED: Final = "failed"
 UNKNOWN: Final = "unknown"
 
 _NOTHING_DONE: Final = (
-    ChainConflictError, ForbiddenError, InvalidSettingError, OverloadedError, TooLargeError, UnknownKindError, UnsupportedError,
-    UntrustedError,
+    ChainConflictError, ForbiddenError, InvalidSettingError, OverloadedError, UnknownKindError, UnsupportedError, UntrustedError,
 )  # fmt: skip
-"""Errors of requests that were refused before anything was changed."""
+"""Errors of requests that were refused before anything was changed. TooLargeError is none of them: the register is found to be full
+after the seal.
+"""
 
 
 class ActionBusyError(Exception):

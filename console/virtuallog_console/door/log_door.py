@@ -43,7 +43,7 @@ _READ_FAILS: Final = {
 
 def door(log: VirtualLog, hub: TailHub, clock: Clock, hides: Hides = hides_nothing) -> RouteGroup:
     """The routes of the door to a log. `hub` has to run; payloads that `hides` is true for are not given out."""
-    appends, reads, tails = Appends(log), Reads(log, hides), TailStream(log, hub, clock, hides)
+    appends, reads, tails = Appends(log, clock), Reads(log, hides), TailStream(log, hub, clock, hides)
     described: dict[str, Any] = {}
 
     async def description(request: ConsoleRequest) -> Response:

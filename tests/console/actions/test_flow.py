@@ -17,10 +17,12 @@ from tests.server.node.world import make_world, until
 from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.contract.batch import Batch
 from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.errors import InvalidSettingError, TooLargeError
 from virtuallog.contract.ports import Environment
 from virtuallog.contract.types import LogletOffset, LogPosition
 from virtuallog_console.access.core.policy import AccessPolicy
 from virtuallog_console.actions.action_pages import WAIT_SECONDS
+from virtuallog_console.actions.action_runner import FAILED, REFUSED, outcome_of
 from virtuallog_loglets.memory import MemoryLoglet, MemoryProvider
 
 ENTRIES = [b"entry %d" % number for number in range(10)]
@@ -300,3 +302,10 @@ async def test_a_wrong_kind_or_setting_is_refused_in_the_dry_run(autojump_clock:
         shown = await console.page("/actions/reconfigure?kind=other")
         assert "a new other segment takes the appends from there on" in shown.text
         assert "it is sealed at its tail, 10 now" in shown.text
+
+
+def test_a_register_that_is_full_is_no_refusal() -> None:
+    """It is found to be full when the active segment is sealed already, so "nothing was changed" would be wrong."""
+    error = TooLargeError(what="bytes in the register", size=2, limit=1)
+    assert outcome_of(error, has_begun=False) == FAILED
+    assert outcome_of(InvalidSettingError("kind", "unknown"), has_begun=False) == REFUSED

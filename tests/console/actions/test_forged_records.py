@@ -36,7 +36,15 @@ async def test_a_forged_record_breaks_no_page(autojump_clock: MockClock) -> None
     """Numbers of 400 digits, times that no calendar has, markup, halves of characters and steps that do not exist: each page is whole."""
     async with staged() as stage:
         console, log = stage.console, stage.console.log
-        texts = {"event": NASTY, "action": NASTY, "caller": NASTY, "proof": NASTY, "role": NASTY, "id": NASTY, "detail": NASTY}
+        texts = {
+            "event": NASTY,
+            "action": NASTY,
+            "caller": NASTY,
+            "proof": NASTY,
+            "role": NASTY,
+            "id": NASTY,
+            "detail": NASTY,
+        }
         first = await log.append(forged(**texts, outcome=NASTY, intent=NASTY, arguments={NASTY: NASTY}))
         for value in (10**400, -(10**400), (1 << 63) - 1, 1 << 62, -1):
             last = await log.append(forged(time_ms=value, version=value, version_after=value))

@@ -44,6 +44,9 @@ class StubView:
 
     cached: None = None
 
+    async def refresh(self) -> None:
+        await trio.lowlevel.checkpoint()
+
 
 @attrs.define
 class StubLog:

@@ -42,7 +42,7 @@ async def test_many_calls_cross_together() -> None:
         results = await asyncio.gather(*(bridge.call_sync(abs, -number) for number in range(100)))
         assert results == [*range(100)]
         assert bridge.trio_wake_ups - before[0] == 1
-        assert bridge.asyncio_wake_ups - before[1] <= 2  # the leader's own call, and those of the workers in the next turn
+        assert bridge.asyncio_wake_ups - before[1] <= 2  # the leader's own call; those of the workers a turn later
 
 
 @in_asyncio

@@ -45,7 +45,7 @@ async def test_cancelled_appends_without_room_in_the_queue_leave_nothing_behind(
             while len(w.bridge._under_way) > before:  # the cancellations cross, and come back
                 await asyncio.sleep(0)
             w.bridge.post(gate.opened.set)
-            assert await asyncio.gather(first, second) == [range(1), range(1, 2)]
+            assert [await first, await second] == [range(1), range(1, 2)]
             assert await session.append([b"later"]) == range(2, 3)
 
 

@@ -74,7 +74,7 @@ class CallWorkers:
                 result = outcome.Error(error)
             except BaseExceptionGroup as group:  # an error that came together with the end of the client
                 cancelled, errors = group.split(trio.Cancelled)
-                if cancelled is None or not isinstance(errors, Exception):
+                if cancelled is None or not isinstance(errors, ExceptionGroup):
                     raise
                 result = outcome.Error(errors)
                 raise cancelled from None
