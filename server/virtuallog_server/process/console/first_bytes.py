@@ -1,0 +1,88 @@
+"""The first bytes of a connection, and the decision that they allow. Pure.
+
+Clients of TLS and of HTTP speak first, and send a whole hello or a whole head in one or two segments. So a server can tell most connections
+of strangers by bytes that are still in the socket, before it makes anything for them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import Enum, auto
+from functools import partial
+from typing import Final
+
+import attrs
+
+_HANDSHAKE_OF_TLS: Final = b"\x16\x03"
+"""Type of a record with a handshake, and the major version, of SSL 3 and all versions of TLS."""
+_RECORD_HEAD_BYTES: Final = 5
+_RECORD_BYTES_MAX: Final = 1 << 14
+"""Most bytes of a plain record (RFC 8446, section 5.1)."""
+_METHOD: Final = re.compile(rb"[A-Z][A-Z-]{0,31}( |\Z)")
+"""A method of HTTP, which ends with a space unless the rest has yet to come."""
+_END_OF_HEAD: Final = re.compile(rb"\n\r?\n")
+
+
+class Verdict(Enum):
+    """Decision about a connection."""
+
+    SERVE = auto()
+    """The first request, or flight, is whole."""
+    WAIT = auto()
+    """It may become one."""
+    REFUSE = auto()
+    """It never will."""
+
+
+@attrs.frozen(kw_only=True)
+class Opening:
+    """The first bytes that a server takes."""
+
+    judge: Callable[[bytes], Verdict]
+    """Decides by the bytes that have come, `bytes_max` of them at most."""
+    bytes_max: int
+    """Bytes that are enough for a decision other than to wait."""
+    seconds: float
+    """Time for the whole of it."""
+    refusal: bytes
+    """Answer to other bytes."""
+
+
+def opening_of_http(head_bytes: int, seconds: float) -> Opening:
+    """A head of HTTP/1.1 with `head_bytes` at most, whole after `seconds`."""
+    return Opening(
+        judge=partial(_judge_http, head_bytes), bytes_max=head_bytes + 1, seconds=seconds, refusal=_no_http(head_bytes)
+    )
+
+
+def opening_of_tls(seconds: float, refusal: bytes) -> Opening:
+    """The first record of a client's hello, whole after `seconds`."""
+    return Opening(judge=_judge_tls, bytes_max=_RECORD_HEAD_BYTES + _RECORD_BYTES_MAX, seconds=seconds, refusal=refusal)
+
+
+def _judge_http(head_bytes: int, begin: bytes) -> Verdict:
+    head = begin.lstrip(b"\r\n")  # some clients send an empty line behind a body
+    if head and _METHOD.match(head) is None:
+        return Verdict.REFUSE
+    if _END_OF_HEAD.search(head):
+        return Verdict.SERVE
+    return Verdict.REFUSE if len(begin) > head_bytes else Verdict.WAIT
+
+
+def _judge_tls(begin: bytes) -> Verdict:
+    if not _HANDSHAKE_OF_TLS.startswith(begin[:2]):
+        return Verdict.REFUSE
+    if len(begin) < _RECORD_HEAD_BYTES:
+        return Verdict.WAIT
+    size = int.from_bytes(begin[3:_RECORD_HEAD_BYTES])
+    if not 0 < size <= _RECORD_BYTES_MAX:
+        return Verdict.REFUSE
+    return Verdict.SERVE if len(begin) >= _RECORD_HEAD_BYTES + size else Verdict.WAIT
+
+
+def _no_http(head_bytes: int) -> bytes:
+    return (
+        b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n"
+        b"this is no request of HTTP/1.1 with a head of at most %d bytes\n" % head_bytes
+    )
