@@ -155,21 +155,21 @@ class ConnectionSieve:
                 self._close(each)
                 return False
             verdict = opening.judge(begin)
-        if verdict is Verdict.REFUSE:
-            self._refuse(each, now)
+        if refusal := opening.refusals.get(verdict):
+            self._refuse(each, refusal, now)
         elif verdict is Verdict.WAIT:
             each.due = min(now + max(PAUSE_SECONDS, now - each.since), deadline)
             if now >= deadline:
                 self._end(each, "its first bytes did not come in time")
         return verdict is Verdict.SERVE
 
-    def _refuse(self, each: _Newcomer, now: float) -> None:
+    def _refuse(self, each: _Newcomer, refusal: bytes, now: float) -> None:
         """Send the refusal, and leave time to read it."""
-        self.warnings.warn("connection refused", reason="its first bytes are those of another protocol")
+        self.warnings.warn("connection refused", reason="its first bytes are no request")
         each.stage, each.due = _Stage.REFUSED, now + _GOODBYE_SECONDS
         try:
             each.socket.recv(_DRAINED_BYTES, socket.MSG_DONTWAIT)
-            each.socket.send(self.opening.refusal, socket.MSG_DONTWAIT)
+            each.socket.send(refusal, socket.MSG_DONTWAIT)
             each.socket.shutdown(socket.SHUT_WR)
         except OSError:
             self._close(each)

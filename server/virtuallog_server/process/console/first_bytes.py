@@ -7,7 +7,7 @@ of strangers by bytes that are still in the socket, before it makes anything for
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from functools import partial
 from typing import Final
@@ -22,6 +22,13 @@ _RECORD_BYTES_MAX: Final = 1 << 14
 _METHOD: Final = re.compile(rb"[A-Z][A-Z-]{0,31}( |\Z)")
 """A method of HTTP, which ends with a space unless the rest has yet to come."""
 _END_OF_HEAD: Final = re.compile(rb"\n\r?\n")
+_NO_HTTP: Final = (
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\nthis is no request of HTTP/1.1\n"
+)
+_TOO_LARGE: Final = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n"
+    b"the head of a request has at most %d bytes\n"
+)
 
 
 class Verdict(Enum):
@@ -33,6 +40,8 @@ class Verdict(Enum):
     """It may become one."""
     REFUSE = auto()
     """It never will."""
+    REFUSE_SIZE = auto()
+    """It is too large."""
 
 
 @attrs.frozen(kw_only=True)
@@ -45,20 +54,28 @@ class Opening:
     """Bytes that are enough for a decision other than to wait."""
     seconds: float
     """Time for the whole of it."""
-    refusal: bytes
-    """Answer to other bytes."""
+    refusals: Mapping[Verdict, bytes]
+    """Answers to other bytes."""
 
 
 def opening_of_http(head_bytes: int, seconds: float) -> Opening:
     """A head of HTTP/1.1 with `head_bytes` at most, whole after `seconds`."""
     return Opening(
-        judge=partial(_judge_http, head_bytes), bytes_max=head_bytes + 1, seconds=seconds, refusal=_no_http(head_bytes)
+        judge=partial(_judge_http, head_bytes),
+        bytes_max=head_bytes + 1,
+        seconds=seconds,
+        refusals={Verdict.REFUSE: _NO_HTTP, Verdict.REFUSE_SIZE: _TOO_LARGE % head_bytes},
     )
 
 
 def opening_of_tls(seconds: float, refusal: bytes) -> Opening:
-    """The first record of a client's hello, whole after `seconds`."""
-    return Opening(judge=_judge_tls, bytes_max=_RECORD_HEAD_BYTES + _RECORD_BYTES_MAX, seconds=seconds, refusal=refusal)
+    """The first record of a client's hello, whole after `seconds`. `refusal` is the answer to other bytes."""
+    return Opening(
+        judge=_judge_tls,
+        bytes_max=_RECORD_HEAD_BYTES + _RECORD_BYTES_MAX,
+        seconds=seconds,
+        refusals={Verdict.REFUSE: refusal},
+    )
 
 
 def _judge_http(head_bytes: int, begin: bytes) -> Verdict:
@@ -67,7 +84,7 @@ def _judge_http(head_bytes: int, begin: bytes) -> Verdict:
         return Verdict.REFUSE
     if _END_OF_HEAD.search(head):
         return Verdict.SERVE
-    return Verdict.REFUSE if len(begin) > head_bytes else Verdict.WAIT
+    return Verdict.REFUSE_SIZE if len(begin) > head_bytes else Verdict.WAIT
 
 
 def _judge_tls(begin: bytes) -> Verdict:
@@ -79,10 +96,3 @@ def _judge_tls(begin: bytes) -> Verdict:
     if not 0 < size <= _RECORD_BYTES_MAX:
         return Verdict.REFUSE
     return Verdict.SERVE if len(begin) >= _RECORD_HEAD_BYTES + size else Verdict.WAIT
-
-
-def _no_http(head_bytes: int) -> bytes:
-    return (
-        b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n"
-        b"this is no request of HTTP/1.1 with a head of at most %d bytes\n" % head_bytes
-    )
