@@ -55,6 +55,16 @@ def test_the_whole_interval_decides_about_the_target(more: list[float], found: s
     assert [row[5] for row in told.tables[0].rows] == ["", found]
 
 
+def test_a_scan_is_compared_with_one_of_another_port() -> None:
+    """If the scanner alone slows appends by 10 %, and the console answers to no further cost, the difference is none."""
+    costs = {"quiet": 1.0, "scanned": 1.1, "other port scanned": 1.1}
+    samples = [sample(state, "1 caller", cost) for state, cost in costs.items() for _ in range(10)]
+    plan = SiegePlan(rounds=10, seconds=1.0, loads=("1 caller",), states=tuple(costs))
+    told = console_siege.report(Machine.look(), plan, SiegeResult(samples, []))
+
+    assert [row[5] for row in told.tables[0].rows] == ["", "missed", "missed", "met"]
+
+
 @pytest.mark.processes
 @pytest.mark.parametrize("tls", [False, True])
 async def test_appends_are_measured_in_every_state(tls: bool) -> None:
@@ -63,10 +73,13 @@ async def test_appends_are_measured_in_every_state(tls: bool) -> None:
 
     assert {each.state for each in found.samples} == {*STATES}
     assert all(each.latencies for each in found.samples)
-    tails, scans = ([each for each in found.counted if each["kind"] == kind] for kind in ("tails", "scan"))
+    tails, scans, shams = (
+        [each for each in found.counted if each["kind"] == kind] for kind in ("tails", "scan", "sham")
+    )
     assert all(each["bytes"] > 0 for each in tails)
-    assert len(tails) == len(scans) == 2
-    assert all(each["random bytes"] > 0 and each["silent"] > 0 for each in scans)
+    assert (len(tails), len(scans), len(shams)) == (2, 2, 1)
+    assert all(each["closed at once"] > 0 for each in [*scans, *shams])
+    assert all(each.get("bytes answered", 0) == 0 for each in shams)
 
 
 @pytest.mark.processes

@@ -5,10 +5,11 @@
     python -m virtuallog_lab.experiments.console_siege --state scanned --load "64 callers" --rounds 60 --no-tls --markdown
 
 Three nodes and a console, all as processes, and a client of the nodes in this one. A round measures appends for a short time with each load
-under each state of the console: quiet, with tails, scanned, and both; their order is drawn anew for each round. A ratio is to the quiet state of
-the same round, so what the machine does for longer than a round is in both. The loads are appends of 100 bytes: `paced` at a fixed rate, by one
-caller each, and closed loops of 1 and of 64 callers. The median of the ratios has an interval of confidence, and the target is met, or missed, only
-if all of that says so.
+under each state of the console: quiet, with tails, scanned, both, and quiet while the scanner scans a port where nothing is accepted; their order
+is drawn anew for each round. A ratio is to the quiet state of the same round, so what the machine does for longer than a round is in both.
+
+The loads are appends of 100 bytes: `paced` at a fixed rate, by one caller each, and closed loops of 1 and of 64 callers. The median of the ratios
+has an interval of confidence, and the target is met, or missed, only if all of that says so.
 
 Readers of the tails and the scanner run with SCHED_IDLE (`console_callers`), as their machines are others in earnest.
 """
@@ -17,10 +18,11 @@ from __future__ import annotations
 
 import json
 import random
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from statistics import median
 from typing import Any, Final
 
@@ -46,15 +48,17 @@ from virtuallog_server.local_cluster.certificates import Authority
 from virtuallog_server.local_cluster.supervisor import PROGRAM, LocalCluster
 
 CLOCK: Final = SystemClock()
-TAILS, SCAN = "tails", "scan"
+TAILS, SCAN, SHAM = "tails", "scan", "sham"
+"""Kinds of callers: readers of tails, a scanner, and the same scanner at a port that is not the console's."""
 STATES: Final[Mapping[str, tuple[str, ...]]] = {
     "quiet": (),
     "100 tails": (TAILS,),
     "scanned": (SCAN,),
     "both": (TAILS, SCAN),
+    "other port scanned": (SHAM,),
 }
 """States of the console: the callers that it has."""
-QUIET: Final = "quiet"
+QUIET, SCANNED, OTHER_SCANNED = "quiet", "scanned", "other port scanned"
 PACED: Final = "paced"
 CALLERS: Final[Mapping[str, int]] = {PACED: 0, "1 caller": 1, "64 callers": 64}
 """Loads, and the callers of a closed loop; 0 for an open one."""
@@ -63,6 +67,8 @@ PACED_RATE: Final = 200
 TAILS_COUNT: Final = 100
 SCAN_RATE: Final = 100
 """Connections per second of the scanner: each second the ports of a host, from a machine that scans a thousand hosts."""
+SHAM_BACKLOG: Final = 1000
+"""Connections that the kernel keeps for a port where none is accepted."""
 SIZE: Final = 100
 """Bytes of an entry."""
 SETTLE_SECONDS: Final = 0.3
@@ -106,6 +112,8 @@ class SiegePlan:
 
     rounds: int
     seconds: float
+    within: float = float("inf")
+    """Seconds after which no further round begins."""
     states: Sequence[str] = tuple(STATES)
     """States of the console; the quiet one is among them."""
     tls: bool = True
@@ -135,6 +143,8 @@ class Besieged:
     pids: Sequence[tuple[str, int]]
     callers: AsyncExitStack
     """Ends the processes of callers."""
+    sham: socket.socket
+    """Listens, and accepts nothing."""
     counted: list[Mapping[str, Any]] = attrs.field(factory=list)
     _started: dict[str, trio.Process] = attrs.field(factory=dict, init=False)
 
@@ -149,12 +159,18 @@ class Besieged:
         yield
         counted = await _tell(process, "end", "}")
         self.counted.append({"kind": kind, "seconds": CLOCK.monotonic() - begin, **json.loads(counted)})
+        with suppress(BlockingIOError):
+            while True:
+                self.sham.accept()[0].close()
 
     async def _start(self, kind: str) -> trio.Process:
         files = self.identity
         identity = ["--identity", *map(str, (files.certificate, files.key, files.authority))] if files else []
         amount = ["--count", str(TAILS_COUNT), *identity] if kind == TAILS else ["--rate", str(SCAN_RATE)]
-        module = [sys.executable, "-P", "-m", "virtuallog_lab.experiments.console_callers", kind, self.url, *amount]
+        scheme = self.url.partition("://")[0]
+        url = f"{scheme}://127.0.0.1:{self.sham.getsockname()[1]}" if kind == SHAM else self.url
+        command = TAILS if kind == TAILS else SCAN
+        module = [sys.executable, "-P", "-m", "virtuallog_lab.experiments.console_callers", command, url, *amount]
         return await self.callers.enter_async_context(_process(module))
 
     async def measure(self, state: str, load: str, seconds: float) -> SiegeSample:
@@ -238,7 +254,9 @@ async def besieged(plan: SiegePlan) -> AsyncIterator[Besieged]:
         log = await stack.enter_async_context(connect(cluster.file))
         pids = [("nodes", pid) for node in cluster.nodes.values() if (pid := node.pid) is not None]
         url = told.splitlines()[0].partition(": ")[2].replace("localhost", "127.0.0.1")
-        yield Besieged(cluster, url, log, identity, [*pids, ("console", console.pid)], stack)
+        sham = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=SHAM_BACKLOG))
+        sham.setblocking(False)
+        yield Besieged(cluster, url, log, identity, [*pids, ("console", console.pid)], stack, sham)
 
 
 async def run(plan: SiegePlan) -> SiegeResult:
@@ -247,7 +265,10 @@ async def run(plan: SiegePlan) -> SiegeResult:
     async with besieged(plan) as siege:
         for load in plan.loads:
             await siege.measure(QUIET, load, 0.1)
+        end = CLOCK.monotonic() + plan.within
         for number in range(plan.rounds):
+            if CLOCK.monotonic() > end:
+                break
             for state in chance.sample(plan.states, len(plan.states)):
                 async with AsyncExitStack() as stack:
                     for kind in STATES[state]:
@@ -258,7 +279,9 @@ async def run(plan: SiegePlan) -> SiegeResult:
 
 
 def report(machine: Machine, plan: SiegePlan, result: SiegeResult) -> Report:
-    """A row for each load and state; the ratio is to the quiet state of the same round."""
+    """A row for each load and state; the ratio is to the quiet state of the same round. With a scan of another port, a row more compares with
+    that: the scanner is on this machine then as well.
+    """
     rows, plain = list[list[str]](), dict[str, dict[str, float]]()
     for load in plan.loads:
         found = {
@@ -266,7 +289,7 @@ def report(machine: Machine, plan: SiegePlan, result: SiegeResult) -> Report:
             for state in plan.states
         }
         for state, those in found.items():
-            more = [each.cost / quiet.cost - 1 for each, quiet in zip(those, found[QUIET], strict=True)]
+            more = _more(those, found[QUIET])
             low, high = median_interval(more)
             cpu = {name: [each.cpu[name] / each.seconds for each in those] for name in ("nodes", "console")}
             rows.append(
@@ -275,8 +298,7 @@ def report(machine: Machine, plan: SiegePlan, result: SiegeResult) -> Report:
                     middle_and_ends([each.per_second for each in those]),
                     middle_and_ends([each.milliseconds(0.5) for each in those], 2),
                     middle_and_ends([each.milliseconds(0.99) for each in those], 2),
-                    "" if state == QUIET else f"{100 * median(more):.1f} ({100 * low:.1f} to {100 * high:.1f})",
-                    "" if state == QUIET else "met" if high <= TARGET else "missed" if low > TARGET else "open",
+                    *(("", "") if state == QUIET else _verdict(more)),
                     *(middle_and_ends([100 * each for each in used]) for used in cpu.values()),
                 ]
             )
@@ -290,9 +312,14 @@ def report(machine: Machine, plan: SiegePlan, result: SiegeResult) -> Report:
                 "target": TARGET,
                 "console_cpu": median(cpu["console"]),
             }
+        if {SCANNED, OTHER_SCANNED} <= {*plan.states}:
+            more = _more(found[SCANNED], found[OTHER_SCANNED])
+            rows.append([f"{load}, scanned, to other port", "", "", "", *_verdict(more), "", ""])
+            low, high = median_interval(more)
+            plain[f"{load}, scanned, to other port"] = {"more": median(more), "more_low": low, "more_high": high}
     columns = ["load, console", "appends/s", "median ms", "p99 ms", "slower, %", "target", "nodes, % of a CPU", "console, % of a CPU"]  # fmt: skip
     return Report(
-        title=f"Appends beside a console, {plan.rounds} rounds, {'inside TLS' if plan.tls else 'without TLS'}",
+        title=f"Appends beside a console, {len(result.samples) // len(plan.states) // len(plan.loads)} rounds, {'inside TLS' if plan.tls else 'without TLS'}",
         machine=machine,
         tables=[
             Table(
@@ -307,9 +334,20 @@ def report(machine: Machine, plan: SiegePlan, result: SiegeResult) -> Report:
     )
 
 
+def _more(those: Sequence[SiegeSample], base: Sequence[SiegeSample]) -> Sequence[float]:
+    """Ratios of the rounds, less 1."""
+    return [each.cost / other.cost - 1 for each, other in zip(those, base, strict=True)]
+
+
+def _verdict(more: Sequence[float]) -> tuple[str, str]:
+    low, high = median_interval(more)
+    found = "met" if high <= TARGET else "missed" if low > TARGET else "open"
+    return f"{100 * median(more):.1f} ({100 * low:.1f} to {100 * high:.1f})", found
+
+
 def _callers(counted: Sequence[Mapping[str, Any]]) -> Table:
     rows = []
-    for kind in (TAILS, SCAN):
+    for kind in (TAILS, SCAN, SHAM):
         those = [each for each in counted if each["kind"] == kind]
         names = dict.fromkeys(name for each in those for name in each if name not in ("kind", "seconds"))
         rows += [
@@ -322,6 +360,7 @@ def _callers(counted: Sequence[Mapping[str, Any]]) -> Table:
 @click.command()
 @click.option("--rounds", default=20, show_default=True, type=click.IntRange(min=1, max=1000))
 @click.option("--seconds", default=0.5, show_default=True, type=click.FloatRange(0.05, 60), help="Of each measurement.")
+@click.option("--within", default=float("inf"), help="Begin no round after so many seconds.")
 @click.option("--load", "loads", multiple=True, type=click.Choice([*CALLERS]), help="Only this one; may be repeated.")
 @click.option(
     "--state",
@@ -337,6 +376,7 @@ def main(
     *,
     rounds: int,
     seconds: float,
+    within: float,
     loads: tuple[str, ...],
     states: tuple[str, ...],
     tls: bool,
@@ -348,6 +388,7 @@ def main(
     plan = SiegePlan(
         rounds=rounds,
         seconds=seconds,
+        within=within,
         states=tuple(dict.fromkeys([QUIET, *(states or STATES)])),
         loads=loads or tuple(CALLERS),
         tls=tls,

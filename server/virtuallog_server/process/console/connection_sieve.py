@@ -124,7 +124,7 @@ class ConnectionSieve:
 
     def _look(self, each: _Newcomer, now: float, serve: Callable[[Stream], None]) -> bool:
         """Decide about a connection. Returns True if it was passed on."""
-        if each.stage is _Stage.OPENING and self._is_whole(each, now):
+        if each.stage is _Stage.OPENING and self._judge(each, now):
             each.stage = _Stage.TURN
             wait = self.pace.take(each.address, now) if self.pace else 0.0
             if wait is None:
@@ -140,8 +140,8 @@ class ConnectionSieve:
         self._close(each)
         return False
 
-    def _is_whole(self, each: _Newcomer, now: float) -> bool:
-        """Whether the first bytes are there. If they cannot be, the connection is closed, or refused."""
+    def _judge(self, each: _Newcomer, now: float) -> bool:
+        """Look at the first bytes. Returns True if they are whole. A connection that cannot be of use is closed or refused."""
         opening, deadline = self.opening, each.since + self.opening.seconds
         try:
             begin = each.socket.recv(opening.bytes_max, socket.MSG_PEEK | socket.MSG_DONTWAIT)
