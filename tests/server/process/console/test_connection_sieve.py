@@ -12,11 +12,12 @@ import trio
 from trio.abc import Stream
 from trio.testing import MockClock
 
+from virtuallog.contract.address import split_address
 from virtuallog.contract.types import NodeId
 from virtuallog.rpc.connection_pace import ConnectionPace
 from virtuallog.rpc.connection_slots import ConnectionSlots
 from virtuallog.rpc.rate_limited_log import RateLimitedLog
-from virtuallog.rpc.transport import tcp_listen
+from virtuallog.rpc.transport import bound_address, tcp_listen
 from virtuallog.testing.logs import capture_logs
 from virtuallog.testing.sim.clock import SimulatedClock
 from virtuallog.testing.sim.process import Process
@@ -69,7 +70,7 @@ async def port(pace: ConnectionPace | None = None, slots: int = 8) -> AsyncItera
     (listener,) = await tcp_listen("127.0.0.1:0")
     with capture_logs():
         async with AsyncExitStack() as clients, trio.open_nursery() as nursery:
-            one = Port(listener.socket.getsockname()[1], clock, clients)
+            one = Port(split_address(bound_address(listener))[1], clock, clients)
             sieve = ConnectionSieve(
                 opening=opening_of_http(1000, SECONDS),
                 clock=clock,
