@@ -37,7 +37,7 @@ def test_the_ratio_is_that_of_one_round() -> None:
     assert told.plain["rows"]["paced, both"]["more"] == pytest.approx(0.02)
     assert told.plain["rows"]["64 callers, both"]["more"] == pytest.approx(1 / 0.98 - 1)
     assert {row[5] for row in told.tables[0].rows} == {"", "open"}
-    assert [row[0] for row in told.tables[0].rows][:4] == [f"paced, {state}" for state in STATES]
+    assert [row[0] for row in told.tables[0].rows][: len(STATES)] == [f"paced, {state}" for state in STATES]
     assert [*map(list, told.tables[1].rows)] == [["tails: events", "5.0"], ["scan: silent", "2.0"]]
 
 
@@ -53,6 +53,17 @@ def test_the_whole_interval_decides_about_the_target(more: list[float], found: s
     told = console_siege.report(Machine.look(), plan, SiegeResult(samples, []))
 
     assert [row[5] for row in told.tables[0].rows] == ["", found]
+
+
+@pytest.mark.parametrize(("count", "warned"), [(160, False), (159, True)])
+def test_a_scanner_without_time_makes_no_measurement(count: int, warned: bool) -> None:
+    """Bytes are no connections."""
+    counted = [{"kind": "scan", "seconds": 2.0, "silent": count, "bytes answered": 1000}]
+    samples = [sample("quiet", "1 caller", 1.0)]
+    plan = SiegePlan(rounds=1, seconds=1.0, loads=("1 caller",), states=("quiet",))
+    told = console_siege.report(Machine.look(), plan, SiegeResult(samples, counted))
+
+    assert ("do not judge a scan by this run" in told.verdict) == warned
 
 
 def test_a_scan_is_compared_with_one_of_another_port() -> None:

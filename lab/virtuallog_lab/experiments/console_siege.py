@@ -67,6 +67,8 @@ PACED_RATE: Final = 200
 TAILS_COUNT: Final = 100
 SCAN_RATE: Final = 100
 """Connections per second of the scanner: each second the ports of a host, from a machine that scans a thousand hosts."""
+SCANNED_LEAST: Final = 0.8
+"""Part of the scanner's rate below which a run does not tell what a scan costs."""
 SHAM_BACKLOG: Final = 1000
 """Connections that the kernel keeps for a port where none is accepted."""
 SIZE: Final = 100
@@ -330,7 +332,7 @@ def report(machine: Machine, plan: SiegePlan, result: SiegeResult) -> Report:
             _callers(result.counted),
         ],
         plain={"rows": plain, "callers": result.counted},
-        verdict="every append was acknowledged",
+        verdict=f"every append was acknowledged{_starved(result.counted)}",
     )
 
 
@@ -343,6 +345,19 @@ def _verdict(more: Sequence[float]) -> tuple[str, str]:
     low, high = median_interval(more)
     found = "met" if high <= TARGET else "missed" if low > TARGET else "open"
     return f"{100 * median(more):.1f} ({100 * low:.1f} to {100 * high:.1f})", found
+
+
+def _starved(counted: Sequence[Mapping[str, Any]]) -> str:
+    """A warning if the scanner came less often than it should: it has only the time that others leave. Empty if it did not."""
+    apart = ("kind", "seconds", "bytes answered", "left out")
+    rates = [
+        sum(count for name, count in each.items() if name not in apart) / each["seconds"]
+        for each in counted
+        if each["kind"] in (SCAN, SHAM)
+    ]
+    if not rates or median(rates) >= SCANNED_LEAST * SCAN_RATE:
+        return ""
+    return f"; the scanner made {median(rates):.0f} connections a second instead of {SCAN_RATE}: do not judge a scan by this run"
 
 
 def _callers(counted: Sequence[Mapping[str, Any]]) -> Table:
