@@ -45,7 +45,7 @@ def test_the_ratio_is_that_of_one_round() -> None:
     ("more", "found"), [([0.01] * 9 + [0.5], "met"), ([0.01] * 5 + [0.05] * 5, "open"), ([0.05] * 9 + [0.0], "missed")]
 )
 def test_the_whole_interval_decides_about_the_target(more: list[float], found: str) -> None:
-    """One round of ten may go wrong. If the rounds do not agree the question is open, whatever the median is."""
+    """One round of ten may go wrong. If the rounds do not agree the target is neither met nor missed."""
     samples = [
         sample(state, "1 caller", 1.0 + (state == "scanned") * each) for each in more for state in ("quiet", "scanned")
     ]

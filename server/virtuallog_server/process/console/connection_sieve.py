@@ -24,7 +24,7 @@ from virtuallog.contract.ports import Clock
 from virtuallog.rpc.connection_pace import ConnectionPace
 from virtuallog.rpc.connection_slots import ConnectionSlots
 from virtuallog.rpc.rate_limited_log import RateLimitedLog
-from virtuallog_server.process.console.first_bytes import Opening, Verdict
+from virtuallog_server.process.console.first_bytes import Opening, OpeningVerdict
 
 PAUSE_SECONDS: Final = 0.1
 """Pause after a turn with a connection that is of no use yet: a caller meanwhile waits no longer than it takes to notice."""
@@ -146,7 +146,7 @@ class ConnectionSieve:
         try:
             begin = each.socket.recv(opening.bytes_max, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
-            verdict = Verdict.WAIT
+            verdict = OpeningVerdict.WAIT
         except OSError as error:
             self._end(each, str(error))
             return False
@@ -157,11 +157,11 @@ class ConnectionSieve:
             verdict = opening.judge(begin)
         if refusal := opening.refusals.get(verdict):
             self._refuse(each, refusal, now)
-        elif verdict is Verdict.WAIT:
+        elif verdict is OpeningVerdict.WAIT:
             each.due = min(now + max(PAUSE_SECONDS, now - each.since), deadline)
             if now >= deadline:
                 self._end(each, "its first bytes did not come in time")
-        return verdict is Verdict.SERVE
+        return verdict is OpeningVerdict.SERVE
 
     def _refuse(self, each: _Newcomer, refusal: bytes, now: float) -> None:
         """Send the refusal, and leave time to read it."""

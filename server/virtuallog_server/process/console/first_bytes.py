@@ -31,7 +31,7 @@ _TOO_LARGE: Final = (
 )
 
 
-class Verdict(Enum):
+class OpeningVerdict(Enum):
     """Decision about a connection."""
 
     SERVE = auto()
@@ -48,13 +48,13 @@ class Verdict(Enum):
 class Opening:
     """The first bytes that a server takes."""
 
-    judge: Callable[[bytes], Verdict]
+    judge: Callable[[bytes], OpeningVerdict]
     """Decides by the bytes that have come, `bytes_max` of them at most."""
     bytes_max: int
     """Bytes that are enough for a decision other than to wait."""
     seconds: float
     """Time for the whole of it."""
-    refusals: Mapping[Verdict, bytes]
+    refusals: Mapping[OpeningVerdict, bytes]
     """Answers to other bytes."""
 
 
@@ -64,7 +64,7 @@ def opening_of_http(head_bytes: int, seconds: float) -> Opening:
         judge=partial(_judge_http, head_bytes),
         bytes_max=head_bytes + 1,
         seconds=seconds,
-        refusals={Verdict.REFUSE: _NO_HTTP, Verdict.REFUSE_SIZE: _TOO_LARGE % head_bytes},
+        refusals={OpeningVerdict.REFUSE: _NO_HTTP, OpeningVerdict.REFUSE_SIZE: _TOO_LARGE % head_bytes},
     )
 
 
@@ -74,25 +74,25 @@ def opening_of_tls(seconds: float, refusal: bytes) -> Opening:
         judge=_judge_tls,
         bytes_max=_RECORD_HEAD_BYTES + _RECORD_BYTES_MAX,
         seconds=seconds,
-        refusals={Verdict.REFUSE: refusal},
+        refusals={OpeningVerdict.REFUSE: refusal},
     )
 
 
-def _judge_http(head_bytes: int, begin: bytes) -> Verdict:
+def _judge_http(head_bytes: int, begin: bytes) -> OpeningVerdict:
     head = begin.lstrip(b"\r\n")  # some clients send an empty line behind a body
     if head and _METHOD.match(head) is None:
-        return Verdict.REFUSE
+        return OpeningVerdict.REFUSE
     if _END_OF_HEAD.search(head):
-        return Verdict.SERVE
-    return Verdict.REFUSE_SIZE if len(begin) > head_bytes else Verdict.WAIT
+        return OpeningVerdict.SERVE
+    return OpeningVerdict.REFUSE_SIZE if len(begin) > head_bytes else OpeningVerdict.WAIT
 
 
-def _judge_tls(begin: bytes) -> Verdict:
+def _judge_tls(begin: bytes) -> OpeningVerdict:
     if not _HANDSHAKE_OF_TLS.startswith(begin[:2]):
-        return Verdict.REFUSE
+        return OpeningVerdict.REFUSE
     if len(begin) < _RECORD_HEAD_BYTES:
-        return Verdict.WAIT
+        return OpeningVerdict.WAIT
     size = int.from_bytes(begin[3:_RECORD_HEAD_BYTES])
     if not 0 < size <= _RECORD_BYTES_MAX:
-        return Verdict.REFUSE
-    return Verdict.SERVE if len(begin) >= _RECORD_HEAD_BYTES + size else Verdict.WAIT
+        return OpeningVerdict.REFUSE
+    return OpeningVerdict.SERVE if len(begin) >= _RECORD_HEAD_BYTES + size else OpeningVerdict.WAIT

@@ -7,12 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from virtuallog_lab.experiments.console_callers import client_hello
-from virtuallog_server.process.console.first_bytes import Verdict, opening_of_http, opening_of_tls
+from virtuallog_server.process.console.first_bytes import OpeningVerdict, opening_of_http, opening_of_tls
 
 HTTP = opening_of_http(100, 5.0)
 TLS = opening_of_tls(5.0, b"use https")
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
-SERVE, WAIT, REFUSE, REFUSE_SIZE = Verdict.SERVE, Verdict.WAIT, Verdict.REFUSE, Verdict.REFUSE_SIZE
+SERVE, WAIT, REFUSE, REFUSE_SIZE = (
+    OpeningVerdict.SERVE,
+    OpeningVerdict.WAIT,
+    OpeningVerdict.REFUSE,
+    OpeningVerdict.REFUSE_SIZE,
+)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +38,7 @@ SERVE, WAIT, REFUSE, REFUSE_SIZE = Verdict.SERVE, Verdict.WAIT, Verdict.REFUSE, 
         (b"SSH-2.0-x\r\n", REFUSE),
     ],
 )
-def test_a_head_of_http(begin: bytes, verdict: Verdict) -> None:
+def test_a_head_of_http(begin: bytes, verdict: OpeningVerdict) -> None:
     """Served when it is whole, refused when it has no method or is too long."""
     assert HTTP.judge(begin) is verdict
 
@@ -52,7 +57,7 @@ def test_a_head_of_http(begin: bytes, verdict: Verdict) -> None:
         (REQUEST, REFUSE),
     ],
 )
-def test_a_hello_of_tls(begin: bytes, verdict: Verdict) -> None:
+def test_a_hello_of_tls(begin: bytes, verdict: OpeningVerdict) -> None:
     """Served when its record is whole, refused when it is none of a handshake, is empty or too long."""
     assert TLS.judge(begin) is verdict
 
