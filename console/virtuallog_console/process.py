@@ -47,10 +47,10 @@ CONNECTIONS_MAX: Final = 256
 """Connections without a request under way. For one more the oldest is closed. Those with one are bounded by `Admission`."""
 CONNECTIONS_OF_ADDRESS_MAX: Final = 64
 """The same of one address, unless it is that of a proxy or of this machine."""
-HANDSHAKES_PER_SECOND: Final = 20.0
-"""TLS handshakes of one address, unless it is that of a proxy: 1 ms of CPU each. More wait, then they are refused."""
+HANDSHAKES_PER_SECOND: Final = 4.0
+"""TLS handshakes of one address that fail, unless it is that of a proxy: 1 ms of CPU each. More wait, then they are refused."""
 HANDSHAKES_AT_ONCE: Final = 128
-"""The same of an address that has not come for a while, such as that of a program that opens its tails again."""
+"""The same of an address that has not come for a while, and handshakes at a time, as of a program that opens its tails again."""
 HANDSHAKE_WAIT_SECONDS: Final = 2.0
 """Longest wait of a connection for its turn."""
 HEAD_BYTES_MAX: Final = 16 << 10
@@ -138,8 +138,8 @@ async def serve(
         wait_seconds=HANDSHAKE_WAIT_SECONDS,
         unpaced=policy.is_trusted,
     )
-    acceptor = TlsAcceptor(credentials, clock, RateLimitedLog(clock), _NO_TLS, pace=pace) if credentials else None
-    connections = HttpConnections(application, BOUNDS, clock, acceptor=acceptor, uncounted=policy.is_trusted)
+    acceptor = TlsAcceptor(credentials, clock, RateLimitedLog(clock), _NO_TLS) if credentials else None
+    connections = HttpConnections(application, BOUNDS, clock, acceptor=acceptor, pace=pace, uncounted=policy.is_trusted)
     figures.parts += [ConnectionMetrics(connections), application, hub]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(hub.run)

@@ -25,7 +25,7 @@ def priorities_of(pid: int) -> set[tuple[int, int]]:
 
 
 def test_the_ratio_is_that_of_one_round() -> None:
-    """A slow round changes all states. A saturated loop is judged by its rate, others by the median latency."""
+    """A slow round changes all states. A saturated loop is judged by its rate, others by the median latency. Two rounds show nothing."""
     samples = [
         sample(state, load, base * (1.02 if state == "both" else 1.0), 98 if state == "both" else 100)
         for base in (1.0, 5.0)
@@ -38,8 +38,44 @@ def test_the_ratio_is_that_of_one_round() -> None:
 
     assert told.plain["rows"]["paced, both"]["more"] == pytest.approx(0.02)
     assert told.plain["rows"]["64 callers, both"]["more"] == pytest.approx(1 / 0.98 - 1)
-    assert [row[0] for row in told.tables[0].rows][:4] == [f"paced, {state}" for state in STATES]
+    assert {row[5] for row in told.tables[0].rows} == {"", "open"}
+    assert [row[0] for row in told.tables[0].rows][: len(STATES)] == [f"paced, {state}" for state in STATES]
     assert [*map(list, told.tables[1].rows)] == [["tails: events", "5.0"], ["scan: silent", "2.0"]]
+
+
+@pytest.mark.parametrize(
+    ("more", "found"), [([0.01] * 9 + [0.5], "met"), ([0.01] * 5 + [0.05] * 5, "open"), ([0.05] * 9 + [0.0], "missed")]
+)
+def test_the_whole_interval_decides_about_the_target(more: list[float], found: str) -> None:
+    """One round of ten may go wrong. If the rounds do not agree the target is neither met nor missed."""
+    samples = [
+        sample(state, "1 caller", 1.0 + (state == "scanned") * each) for each in more for state in ("quiet", "scanned")
+    ]
+    plan = SiegePlan(rounds=len(more), seconds=1.0, loads=("1 caller",), states=("quiet", "scanned"))
+    told = console_siege.report(Machine.look(), plan, SiegeResult(samples, []))
+
+    assert [row[5] for row in told.tables[0].rows] == ["", found]
+
+
+@pytest.mark.parametrize(("count", "warned"), [(160, False), (159, True)])
+def test_a_scanner_without_time_makes_no_measurement(count: int, warned: bool) -> None:
+    """Bytes are no connections."""
+    counted = [{"kind": "scan", "seconds": 2.0, "silent": count, "bytes answered": 1000}]
+    samples = [sample("quiet", "1 caller", 1.0)]
+    plan = SiegePlan(rounds=1, seconds=1.0, loads=("1 caller",), states=("quiet",))
+    told = console_siege.report(Machine.look(), plan, SiegeResult(samples, counted))
+
+    assert ("do not judge a scan by this run" in told.verdict) == warned
+
+
+def test_a_scan_is_compared_with_one_of_another_port() -> None:
+    """If the scanner alone slows appends by 10 %, and the console answers to no further cost, the difference is none."""
+    costs = {"quiet": 1.0, "scanned": 1.1, "other port scanned": 1.1}
+    samples = [sample(state, "1 caller", cost) for state, cost in costs.items() for _ in range(10)]
+    plan = SiegePlan(rounds=10, seconds=1.0, loads=("1 caller",), states=tuple(costs))
+    told = console_siege.report(Machine.look(), plan, SiegeResult(samples, []))
+
+    assert [row[5] for row in told.tables[0].rows] == ["", "missed", "missed", "met"]
 
 
 @pytest.mark.processes
@@ -48,12 +84,15 @@ async def test_appends_are_measured_in_every_state(tls: bool) -> None:
     """A small run, on real processes: the tails were sent entries, and the scanner has come in all ways."""
     found = await console_siege.run(SiegePlan(rounds=1, seconds=0.2, tls=tls, loads=("1 caller",)))
 
-    assert [each.state for each in found.samples] == [*STATES][::-1]
+    assert {each.state for each in found.samples} == {*STATES}
     assert all(each.latencies for each in found.samples)
-    tails, scans = ([each for each in found.counted if each["kind"] == kind] for kind in ("tails", "scan"))
+    tails, scans, shams = (
+        [each for each in found.counted if each["kind"] == kind] for kind in ("tails", "scan", "sham")
+    )
     assert all(each["bytes"] > 0 for each in tails)
-    assert len(tails) == len(scans) == 2
-    assert all(each["random bytes"] > 0 and each["silent"] > 0 for each in scans)
+    assert (len(tails), len(scans), len(shams)) == (2, 2, 1)
+    assert all(each["closed at once"] > 0 for each in [*scans, *shams])
+    assert all(each.get("bytes answered", 0) == 0 for each in shams)
 
 
 @pytest.mark.processes

@@ -48,3 +48,8 @@ class ConnectionPace:
             return None
         self._free[address] = free + 1 / self.per_second
         return wait
+
+    def give_back(self, address: str) -> None:
+        """Give the turn of a connection back that was of use: so only those of no use count."""
+        if address in self._free:
+            self._free[address] -= 1 / self.per_second

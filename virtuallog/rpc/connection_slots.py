@@ -29,13 +29,21 @@ class ConnectionSlots:
 
     @contextmanager
     def take(self, address: str, end: Callable[[], None]) -> Iterator[None]:
-        """Hold a slot until the block ends.
+        """Hold a slot until the block ends (`enter`). `end` must not leave the block by itself."""
+        number = self.enter(address, end)
+        try:
+            yield
+        finally:
+            self.leave(number)
+
+    def enter(self, address: str, end: Callable[[], None]) -> int:
+        """Take a slot. Returns its number, for `leave`.
 
         Args:
             address: address of the other side, without a port; empty if unknown, then not counted
                 by address.
             end: ends the connection. Called at most once: when the slot is given to a later
-                connection. Must not raise, and must not leave the block by itself.
+                connection. Must not raise.
         """
         number = next(self._numbers)
         if address and sum(taken == address for taken, _ in self._taken.values()) >= self._most_of_address:
@@ -43,10 +51,11 @@ class ConnectionSlots:
         elif len(self._taken) >= self._most:
             self._give_way(next(iter(self._taken)))
         self._taken[number] = (address, end)
-        try:
-            yield
-        finally:
-            self._taken.pop(number, None)
+        return number
+
+    def leave(self, number: int) -> None:
+        """Give a slot back, unless a later connection has it."""
+        self._taken.pop(number, None)
 
     def _give_way(self, number: int) -> None:
         _, end = self._taken.pop(number)

@@ -17,7 +17,6 @@ from trio.abc import Stream
 
 from virtuallog.contract.errors import UntrustedError
 from virtuallog.contract.ports import Clock
-from virtuallog.rpc.connection_pace import ConnectionPace
 from virtuallog.rpc.connection_slots import ConnectionSlots
 from virtuallog.rpc.protocol import message_writer
 from virtuallog.rpc.protocol.frames import pack
@@ -51,9 +50,7 @@ class TlsAcceptor:
     credentials: Credentials
     _clock: Clock
     _warnings: RateLimitedLog
-    _pace: ConnectionPace | None = attrs.field(default=None, kw_only=True)
-    """Pace of the handshakes of each address. None if there is none."""
-    _goodbye: bytes = _TLS_ONLY
+    goodbye: bytes = _TLS_ONLY
     """Answer to a caller that speaks no TLS: a message of the RPC, unless the port has another protocol."""
     _under_way: ConnectionSlots = attrs.field(factory=handshake_slots, init=False)
 
@@ -67,21 +64,12 @@ class TlsAcceptor:
         host = address[0] if address else ""
         try:
             with self._clock.timeout(HANDSHAKE_SECONDS) as scope, self._under_way.take(host, scope.cancel):
-                await self._wait_turn(host)
                 return await self._secure(stream)
         except (OSError, trio.BrokenResourceError, UntrustedError) as error:
             reason = str(error) or "the connection broke during the TLS handshake"
         self._warnings.warn("connection refused", reason=reason)
         await trio.aclose_forcefully(stream)
         return None
-
-    async def _wait_turn(self, host: str) -> None:
-        if self._pace is not None:
-            wait = self._pace.take(host, self._clock.monotonic())
-            if wait is None:
-                raise UntrustedError("too many connections from its address")
-            if wait > 0:
-                await self._clock.sleep(wait)
 
     async def _secure(self, stream: Stream) -> TlsStream:
         try:
@@ -97,7 +85,7 @@ class TlsAcceptor:
         if isinstance(stream, trio.SocketStream):
             with suppress(OSError, trio.BrokenResourceError), self._clock.timeout(_GOODBYE_SECONDS):
                 if error.reason == NO_TLS:
-                    await stream.send_all(self._goodbye)
+                    await stream.send_all(self.goodbye)
                 await stream.send_eof()
                 taken = 0
                 while taken < _GOODBYE_BYTES_MAX and (chunk := await stream.receive_some()):

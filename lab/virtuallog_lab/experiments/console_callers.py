@@ -3,8 +3,9 @@
     python -m virtuallog_lab.experiments.console_callers tails https://127.0.0.1:8443 --count 100 --identity CERTIFICATE KEY AUTHORITY
     python -m virtuallog_lab.experiments.console_callers scan https://127.0.0.1:8443 --rate 100
 
-Each prints one line once it is under way, runs until its standard input ends, and prints its counts as one JSON object. With `--idle` it
-has SCHED_IDLE: callers have machines of their own, and here they take the time that is left over. So a figure is that of the console.
+Each reads lines from its standard input until that ends. On `begin` it calls, and says `under way` once it does; on `end` it closes all of its
+connections and prints its counts as one JSON object. With `--idle` it has SCHED_IDLE: callers have
+machines of their own, and here they take the time that is left over. So a figure is that of the console.
 """
 
 from __future__ import annotations
@@ -205,19 +206,22 @@ def client_hello() -> bytes:
     return sent.read()
 
 
-async def _until_input_ends(caller: TailReaders | PortScanner, amount: int) -> None:
-    async with trio.open_nursery() as nursery:
-        await nursery.start(caller.run, amount)
-        click.echo("under way")
-        await trio.to_thread.run_sync(sys.stdin.read, abandon_on_cancel=True)
-        nursery.cancel_scope.cancel()
-    click.echo(json.dumps(caller.counted))
+async def _obey(make: Callable[[], TailReaders | PortScanner], amount: int) -> None:
+    """Call from each line `begin` of the standard input to the next line."""
+    while await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True):
+        caller = make()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(caller.run, amount)
+            click.echo("under way")
+            await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+            nursery.cancel_scope.cancel()
+        click.echo(json.dumps(caller.counted))
 
 
 @click.group()
 @click.option("--idle", is_flag=True, help="Take idle processor time alone.")
 def main(*, idle: bool) -> None:
-    """Call a console until the standard input ends."""
+    """Call a console at each line `begin` of the standard input, until the line `end`."""
     if idle:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
@@ -228,7 +232,8 @@ def main(*, idle: bool) -> None:
 @click.option("--identity", nargs=3, default=None, help="Certificate, key and authority.")
 def tails(url: str, count: int, identity: tuple[str, str, str] | None) -> None:
     """Follow the log."""
-    trio.run(_until_input_ends, TailReaders(ConsoleAddress.of(url, identity)), count)
+    console = ConsoleAddress.of(url, identity)
+    trio.run(_obey, lambda: TailReaders(console), count)
 
 
 @main.command()
@@ -236,7 +241,8 @@ def tails(url: str, count: int, identity: tuple[str, str, str] | None) -> None:
 @click.option("--rate", default=100, type=click.IntRange(min=1), help="Connections per second.")
 def scan(url: str, rate: int) -> None:
     """Scan a port."""
-    trio.run(_until_input_ends, PortScanner(ConsoleAddress.of(url), SystemClock()), rate)
+    console = ConsoleAddress.of(url)
+    trio.run(_obey, lambda: PortScanner(console, SystemClock()), rate)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,18 @@ def test_a_burst_then_turns_then_refusals() -> None:
     assert [found.take("a", 200.0) for _ in range(3)] == [0, 0, 0], "all turns are back"
 
 
+def test_turns_that_are_given_back_do_not_count() -> None:
+    """Connections of use come at any pace, also while others of the address have taken all of its turns but one."""
+    found = pace()
+    assert [found.take("a", 100.0) for _ in range(2)] == [0, 0]
+    for _ in range(10):
+        assert found.take("a", 100.0) == 0
+        found.give_back("a")
+    assert found.take("a", 100.0) == 0
+    assert found.take("a", 100.0) != 0
+    found.give_back("b")
+
+
 def test_addresses_without_number_share_one_pace() -> None:
     """The table is bounded: of many more addresses the last ones share their turns, until others are done."""
     found = pace()

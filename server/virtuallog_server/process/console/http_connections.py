@@ -1,7 +1,7 @@
 """Connections of an HTTP server, with bounds on everything.
 
 Hypercorn's `serve` opens its own sockets and takes any number of connections. So this server accepts connections itself, and
-passes each to Hypercorn's protocol.
+passes those with a whole head of a request, or hello of TLS, to Hypercorn's protocol (`ConnectionSieve`).
 
 A connection without a request is of no use yet: of too many the oldest is closed (`ConnectionSlots`). An application that knows which
 requests are worth it holds their connections (`HttpConnection.hold`): those are pushed out by none, and the application bounds them.
@@ -23,10 +23,14 @@ from trio.abc import Listener, Stream
 
 from virtuallog.contract.caller_roles import Principal
 from virtuallog.contract.ports import Clock
+from virtuallog.rpc.connection_pace import ConnectionPace
 from virtuallog.rpc.connection_slots import ConnectionSlots
-from virtuallog.rpc.tls_acceptor import TlsAcceptor
+from virtuallog.rpc.rate_limited_log import RateLimitedLog
+from virtuallog.rpc.tls_acceptor import HANDSHAKE_SECONDS, TlsAcceptor
 from virtuallog.rpc.transport import accepted, peer_address
 from virtuallog.runtime import log
+from virtuallog_server.process.console.connection_sieve import ConnectionSieve
+from virtuallog_server.process.console.first_bytes import opening_of_http, opening_of_tls
 from virtuallog_server.process.console.http1_protocol import Http1Connection
 
 CONNECTION: Final = "connection"
@@ -117,6 +121,7 @@ class HttpConnections:
         clock: Clock,
         *,
         acceptor: TlsAcceptor | None = None,
+        pace: ConnectionPace | None = None,
         uncounted: Callable[[str], bool] = lambda address: False,
     ) -> None:
         """Serve nothing yet.
@@ -126,6 +131,7 @@ class HttpConnections:
             bounds: bounds of the server.
             clock: clock of all times.
             acceptor: does the handshakes of TLS. None to serve without TLS.
+            pace: pace of handshakes, or without TLS of connections, that come to nothing. None to serve at any pace.
             uncounted: True for an address, such as that of a proxy, that may have any number of connections.
         """
         # Starlette takes any mapping as a scope, Hypercorn's types name every kind of scope: both mean ASGI, and neither fits.
@@ -135,31 +141,59 @@ class HttpConnections:
         self._context = WorkerContext(max_requests=None)
         self._clock = clock
         self._acceptor = acceptor
+        self._pace = pace
         self._uncounted = uncounted
         self._slots = ConnectionSlots(bounds.connections, bounds.connections_of_address)
-        self.open = 0
-        """Connections that are open."""
+        self._new_slots = ConnectionSlots(bounds.connections, bounds.connections_of_address)
+        self._warnings = RateLimitedLog(clock)
+        self._serving = 0
         self.opened = 0
         """Connections that came."""
 
+    @property
+    def open(self) -> int:
+        """Connections that are open."""
+        return self._serving + len(self._new_slots)
+
     async def run(self, listeners: Sequence[Listener[Any]]) -> None:
-        """Serve until cancelled."""
-        await trio.serve_listeners(self.serve, list(listeners))
+        """Serve until cancelled. Connections without a whole head of a request, or hello of TLS, have the same bounds by themselves."""
+        bounds = self._bounds
+        opening = (
+            opening_of_http(bounds.head_bytes, bounds.keep_alive_seconds)
+            if self._acceptor is None
+            else opening_of_tls(HANDSHAKE_SECONDS, self._acceptor.goodbye)
+        )
+        async with trio.open_nursery() as nursery:
+            for listener in listeners:
+                sieve = ConnectionSieve(
+                    opening=opening,
+                    clock=self._clock,
+                    slots=self._new_slots,
+                    warnings=self._warnings,
+                    pace=self._pace,
+                    uncounted=self._uncounted,
+                    came=self._count,
+                )
+                nursery.start_soon(sieve.run, listener, self.serve)
+
+    def _count(self) -> None:
+        self.opened += 1
 
     async def serve(self, stream: Stream) -> None:
         """Serve one connection, and close it. Its errors concern no other."""
         accepted(stream)
         address = peer_address(stream)
-        self.opened += 1
-        self.open += 1
+        self._serving += 1
         try:
             secured = stream if self._acceptor is None else await self._acceptor.receive(stream)
             if address is not None and secured is not None:
+                if self._pace is not None:
+                    self._pace.give_back(address[0])
                 await self._serve(stream, secured, address)
         except Exception as error:
             log.warning("console connection failed", error=repr(error))
         finally:
-            self.open -= 1
+            self._serving -= 1
             await trio.aclose_forcefully(stream)
 
     async def _serve(self, stream: Stream, secured: Stream, address: tuple[str, int]) -> None:
