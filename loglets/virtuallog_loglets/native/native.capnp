@@ -1,6 +1,9 @@
 @0xe2c9475ab1f08d36;
 # The wire of a NativeLoglet; messages.py says what the fields mean. Fields are only ever added.
 
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("virtuallog::native");
+
 struct SegmentId {
   version @0 :UInt64;
   attempt @1 :UInt64;

@@ -1,6 +1,9 @@
 # The interface that every node offers beside its services. The bootstrap object of a connection implements this interface
 # and all others of the node: cast it as needed.
 
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("virtuallog::node");
+
 @0xe2f3b1a6c94d7058;
 
 interface Node {
