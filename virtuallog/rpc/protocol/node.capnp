@@ -1,10 +1,10 @@
 # The interface that every node offers beside its services. The bootstrap object of a connection implements this interface
 # and all others of the node: cast it as needed.
 
+@0xe2f3b1a6c94d7058;
+
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("virtuallog::node");
-
-@0xe2f3b1a6c94d7058;
 
 interface Node {
   open @0 (cluster :Data, node :UInt32, storeId :Data, boot :UInt64,
