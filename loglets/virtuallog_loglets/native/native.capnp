@@ -83,6 +83,14 @@ struct Append {
   expectedTail @3 :Int64 = -1;
 }
 
+struct Config {
+  # Never sent: the names and types in the JSON that is the config of a segment (register.capnp).
+  servers @0 :List(UInt32);
+  sequencer @1 :UInt32;
+  boot @2 :UInt64;
+  loglet @3 :Text;            # VERSION.ATTEMPT, the latter hexadecimal; absent if it is the id of the segment
+}
+
 interface LogServer {
   store @0 Store -> Stored;
   seal @1 Seal -> State;
