@@ -29,7 +29,7 @@ namespace {
 using namespace virtuallog;
 using LogletId = std::pair<uint64_t, uint64_t>;  // version, attempt
 using Refusal = std::runtime_error;              // it is of no use to try again
-constexpr uint16_t PROTOCOL = 6;                 // the newest version that this program was written for
+constexpr uint16_t PROTOCOL = 6, REGISTER = 3;   // the newest versions that this program was written for
 constexpr size_t ENTRY_BYTES_MAX = 4 << 20;
 constexpr auto ANSWER = 2 * kj::SECONDS, PAUSE = 50 * kj::MILLISECONDS;
 constexpr auto GIVE_UP = 60 * kj::SECONDS;  // a sequencer remembers a batch for twice as long
@@ -149,6 +149,7 @@ class Appender {
       capnp::InputStreamMessageReader message(stream);
       auto found = message.getRoot<chain::Register>();
       if (found.getVersion() <= version) continue;
+      if (found.getFormat() > REGISTER) throw Refusal("the register has a newer format");
       known = std::make_unique<capnp::MallocMessageBuilder>();
       known->setRoot(found), version = found.getVersion();
       cluster.assign(found.getCluster().asChars().begin(), found.getCluster().size());

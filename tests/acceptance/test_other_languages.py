@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import attrs
@@ -18,11 +18,15 @@ from tests import debian
 from tests.source_tree import ROOT
 from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.connect import connect
+from virtuallog.contract.address import split_address
 from virtuallog.contract.register import Register
 from virtuallog.contract.types import Data, LogPosition, NodeId
 from virtuallog.node_services import open_services_to
 from virtuallog_lab.harness.orderer import ASKED, find_orderer
 from virtuallog_lab.harness.trial import extend
+from virtuallog_loglets.native.config import decode_untrusted
+from virtuallog_server.config.config_file import spell_config
+from virtuallog_server.local_cluster import layout
 from virtuallog_server.local_cluster.supervisor import LocalCluster, open_local_cluster
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.xdist_group("c++")]
@@ -85,13 +89,89 @@ class Client:
 @asynccontextmanager
 async def running(program: Path, address: str) -> AsyncIterator[Client]:
     """The client, asked to append through the node at an address."""
-    process = await trio.lowlevel.open_process([program, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = await trio.lowlevel.open_process(
+        [program, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     try:
         yield Client(process)
     finally:
         process.kill()
         with trio.CancelScope(shield=True):
             await process.wait()
+
+
+@attrs.define(eq=False)
+class Proxy:
+    """The way to one node, for clients and other nodes, which loses the answer to one append."""
+
+    listen: str
+    node: str
+    marker: bytes = b""
+    """Part of the entry whose answer is lost; empty: of none."""
+    falls_silent: bool = False
+    """True if nothing that the node says arrives from then on; else that one connection is closed."""
+    has_lost: bool = False
+
+    async def run(self, *, task_status: trio.TaskStatus[object]) -> None:
+        host, port = split_address(self.listen)
+        await trio.serve_tcp(self._serve, port, host=host, task_status=task_status)
+
+    async def _serve(self, caller: trio.SocketStream) -> None:
+        with suppress(OSError, trio.BrokenResourceError):
+            async with caller, await trio.open_tcp_stream(*split_address(self.node)) as node:
+                connection = ProxyConnection(self, caller, node)
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(connection.forward, nursery.cancel_scope)
+                    nursery.start_soon(connection.answer, nursery.cancel_scope)
+
+
+@attrs.define(eq=False)
+class ProxyConnection:
+    """A connection through a proxy."""
+
+    proxy: Proxy
+    caller: trio.SocketStream
+    node: trio.SocketStream
+    carried: bool = False
+    """True once the marked entry went to the node."""
+
+    async def forward(self, scope: trio.CancelScope) -> None:
+        with suppress(trio.BrokenResourceError):
+            async for chunk in self.caller:
+                self.carried |= bool(self.proxy.marker) and self.proxy.marker in chunk
+                await self.node.send_all(chunk)
+        scope.cancel()
+
+    async def answer(self, scope: trio.CancelScope) -> None:
+        with suppress(trio.BrokenResourceError):
+            async for chunk in self.node:
+                if self.carried and not self.proxy.has_lost:
+                    self.proxy.has_lost = True
+                    if not self.proxy.falls_silent:
+                        break
+                if not (self.proxy.has_lost and self.proxy.falls_silent):
+                    await self.caller.send_all(chunk)
+        scope.cancel()
+
+
+@asynccontextmanager
+async def cluster_behind_proxies(folder: Path) -> AsyncIterator[tuple[LocalCluster, dict[NodeId, Proxy]]]:
+    """A cluster whose register has the addresses of proxies."""
+    with layout.hold(folder):
+        known = layout.prepare(folder, 3, 0, 0, "native")
+        ports = layout.free_ports(len(known))
+        moved = [attrs.evolve(each, listen=f"127.0.0.1:{port}") for each, port in zip(known, ports, strict=True)]
+        for config in moved:
+            layout.config_file(config).write_text(spell_config(config))
+    proxies = {each.node: Proxy(each.listen, there.listen) for each, there in zip(known, moved, strict=True)}
+    async with trio.open_nursery() as nursery:
+        for proxy in proxies.values():
+            await nursery.start(proxy.run)
+        with trio.fail_after(PATIENCE_SECONDS):  # noqa: TID251 -- real processes
+            async with open_local_cluster(folder) as cluster:
+                await cluster.wait_ready()
+                yield cluster, proxies
+        nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager
@@ -107,10 +187,10 @@ async def orderer_of(cluster: LocalCluster, log: VirtualLog) -> NodeId:
         return await find_orderer(services, (await log.view.refresh()).chain.last)
 
 
-async def swap(cluster: LocalCluster) -> Register:
+async def swap(cluster: LocalCluster, kind: str = "native") -> Register:
     """Go on with another loglet, while the log is in use."""
     async with open_services_to(cluster.file) as services:
-        return await extend(services, cluster.file, "native", {})
+        return await extend(services, cluster.file, kind, {})
 
 
 async def entries(log: VirtualLog) -> dict[int, bytes]:
@@ -143,3 +223,45 @@ async def test_each_entry_is_there_once_over_swaps_and_a_killed_sequencer(progra
         assert len(chain.segments) >= 3
         assert await entries(log) == dict(zip(client.places, client.offered, strict=True))
         assert client.places == sorted(client.places)
+
+
+@pytest.mark.parametrize("falls_silent", [False, True], ids=["connection-lost", "node-silent"])
+async def test_an_entry_without_an_answer_is_not_appended_again(
+    program: Path, tmp_path: Path, falls_silent: bool
+) -> None:
+    """The node that orders has put an entry into the log, and its answer is lost. If just the connection ends, the same node tells
+    the place again; if the node falls silent, others replace it, and the client finds the entry in the sealed segment."""
+    async with cluster_behind_proxies(tmp_path) as (cluster, proxies), connect(cluster.file) as log:
+        first = proxies[NodeId(1)].listen
+        async with running(program, first) as client:
+            await client.offer(1)
+            await client.settled(1)
+            for proxy in proxies.values():
+                proxy.marker, proxy.falls_silent = b"line 10", falls_silent
+            await client.offer(LINES)
+            await client.end()
+
+        asked = next(node for node, proxy in proxies.items() if proxy.has_lost)
+        holders = [
+            segment
+            for segment in (await log.view.refresh()).chain.segments
+            if segment.start <= client.places[10] and (segment.stop is None or client.places[10] < segment.stop)
+        ]
+        assert [decode_untrusted(segment.config).sequencer for segment in holders] == [asked]
+        assert await entries(log) == dict(zip(client.places, client.offered, strict=True))
+        assert client.places == sorted(client.places)
+
+
+async def test_a_kind_that_the_client_does_not_know_ends_it(program: Path, tmp_path: Path) -> None:
+    """When the log goes on as another kind, the client ends with a reason, and has printed the position of each entry that is in
+    the log."""
+    async with cluster_of_three(tmp_path) as cluster, connect(cluster.file) as log:
+        async with running(program, cluster.nodes[NodeId(1)].config.listen) as client:
+            await client.offer(1)
+            await client.settled(1)
+            await swap(cluster, "raft")
+            await client.offer(1)
+            assert await client.process.wait() == 1
+        assert client.process.stderr is not None
+        assert await client.process.stderr.receive_some() == b"a segment is not native\n"
+        assert await entries(log) == {0: b"line 0"}
