@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -33,6 +34,8 @@ pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.xdist_group("
 
 PATIENCE_SECONDS = 120.0
 """For a machine that is busy with other things."""
+WAVE = b"VW\1"
+"""In what the sequencer sends to log servers, and in no append."""
 LINES = 200
 """Entries between two events."""
 
@@ -101,76 +104,80 @@ async def running(program: Path, address: str) -> AsyncIterator[Client]:
 
 
 @attrs.define(eq=False)
-class Proxy:
-    """The way to one node, for clients and other nodes, which loses the answer to one append."""
+class LostAnswer:
+    """The answer to one append, which does not arrive."""
 
-    listen: str
-    node: str
-    marker: bytes = b""
-    """Part of the entry whose answer is lost; empty: of none."""
-    falls_silent: bool = False
+    marker: bytes
+    """Part of the entry."""
+    falls_silent: bool
     """True if nothing that the node says arrives from then on; else that one connection is closed."""
-    has_lost: bool = False
+    node: NodeId | None = None
+    """The node that gave the answer, once it is lost."""
 
-    async def run(self, *, task_status: trio.TaskStatus[object]) -> None:
-        host, port = split_address(self.listen)
-        await trio.serve_tcp(self._serve, port, host=host, task_status=task_status)
 
-    async def _serve(self, caller: trio.SocketStream) -> None:
+@attrs.frozen(eq=False)
+class Proxy:
+    """The way to one node, for clients and other nodes."""
+
+    node: NodeId
+    address: str
+    lost: LostAnswer
+
+    async def serve(self, caller: trio.SocketStream) -> None:
+        """Carry one connection."""
         with suppress(OSError, trio.BrokenResourceError):
-            async with caller, await trio.open_tcp_stream(*split_address(self.node)) as node:
-                connection = ProxyConnection(self, caller, node)
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(connection.forward, nursery.cancel_scope)
-                    nursery.start_soon(connection.answer, nursery.cancel_scope)
+            async with (
+                caller,
+                await trio.open_tcp_stream(*split_address(self.address)) as node,
+                trio.open_nursery() as nursery,
+            ):
+                carried = trio.Event()
+                nursery.start_soon(self._ask, caller, node, carried, nursery.cancel_scope)
+                nursery.start_soon(self._answer, caller, node, carried, nursery.cancel_scope)
 
-
-@attrs.define(eq=False)
-class ProxyConnection:
-    """A connection through a proxy."""
-
-    proxy: Proxy
-    caller: trio.SocketStream
-    node: trio.SocketStream
-    carried: bool = False
-    """True once the marked entry went to the node."""
-
-    async def forward(self, scope: trio.CancelScope) -> None:
+    async def _ask(
+        self, caller: trio.SocketStream, node: trio.SocketStream, carried: trio.Event, scope: trio.CancelScope
+    ) -> None:
         with suppress(trio.BrokenResourceError):
-            async for chunk in self.caller:
-                self.carried |= bool(self.proxy.marker) and self.proxy.marker in chunk
-                await self.node.send_all(chunk)
+            async for chunk in caller:
+                if self.lost.marker in chunk and WAVE not in chunk:
+                    carried.set()
+                await node.send_all(chunk)
         scope.cancel()
 
-    async def answer(self, scope: trio.CancelScope) -> None:
+    async def _answer(
+        self, caller: trio.SocketStream, node: trio.SocketStream, carried: trio.Event, scope: trio.CancelScope
+    ) -> None:
+        lost = self.lost
         with suppress(trio.BrokenResourceError):
-            async for chunk in self.node:
-                if self.carried and not self.proxy.has_lost:
-                    self.proxy.has_lost = True
-                    if not self.proxy.falls_silent:
+            async for chunk in node:
+                if carried.is_set() and lost.node is None:
+                    lost.node = self.node
+                    if not lost.falls_silent:
                         break
-                if not (self.proxy.has_lost and self.proxy.falls_silent):
-                    await self.caller.send_all(chunk)
+                if lost.node != self.node or not lost.falls_silent:
+                    await caller.send_all(chunk)
         scope.cancel()
 
 
 @asynccontextmanager
-async def cluster_behind_proxies(folder: Path) -> AsyncIterator[tuple[LocalCluster, dict[NodeId, Proxy]]]:
-    """A cluster whose register has the addresses of proxies."""
+async def cluster_behind_proxies(folder: Path, lost: LostAnswer) -> AsyncIterator[tuple[LocalCluster, str]]:
+    """A cluster whose register has the addresses of proxies, and that of the first one."""
     with layout.hold(folder):
         known = layout.prepare(folder, 3, 0, 0, "native")
         ports = layout.free_ports(len(known))
         moved = [attrs.evolve(each, listen=f"127.0.0.1:{port}") for each, port in zip(known, ports, strict=True)]
         for config in moved:
             layout.config_file(config).write_text(spell_config(config))
-    proxies = {each.node: Proxy(each.listen, there.listen) for each, there in zip(known, moved, strict=True)}
     async with trio.open_nursery() as nursery:
-        for proxy in proxies.values():
-            await nursery.start(proxy.run)
+        for before, after in zip(known, moved, strict=True):
+            host, port = split_address(before.listen)
+            proxy = Proxy(after.node, after.listen, lost)
+            await nursery.start(partial(trio.serve_tcp, proxy.serve, port, host=host))
         with trio.fail_after(PATIENCE_SECONDS):  # noqa: TID251 -- real processes
             async with open_local_cluster(folder) as cluster:
                 await cluster.wait_ready()
-                yield cluster, proxies
+                yield cluster, known[0].listen
         nursery.cancel_scope.cancel()
 
 
@@ -196,7 +203,7 @@ async def swap(cluster: LocalCluster, kind: str = "native") -> Register:
 async def entries(log: VirtualLog) -> dict[int, bytes]:
     """All entries by position, in the order of the log, as the Python client reads them."""
     found: dict[int, bytes] = {}
-    async for record in log.reader(LogPosition(0), (await log.check_tail()).tail):
+    async for record in log.reader(LogPosition(0), LogPosition((await log.check_tail()).tail)):
         assert isinstance(record, Data), record
         found[record.position] = record.payload
     return found
@@ -231,23 +238,18 @@ async def test_an_entry_without_an_answer_is_not_appended_again(
 ) -> None:
     """The node that orders has put an entry into the log, and its answer is lost. If just the connection ends, the same node tells
     the place again; if the node falls silent, others replace it, and the client finds the entry in the sealed segment."""
-    async with cluster_behind_proxies(tmp_path) as (cluster, proxies), connect(cluster.file) as log:
-        first = proxies[NodeId(1)].listen
+    lost = LostAnswer(b"line 10", falls_silent)
+    async with cluster_behind_proxies(tmp_path, lost) as (cluster, first), connect(cluster.file) as log:
         async with running(program, first) as client:
-            await client.offer(1)
-            await client.settled(1)
-            for proxy in proxies.values():
-                proxy.marker, proxy.falls_silent = b"line 10", falls_silent
             await client.offer(LINES)
             await client.end()
 
-        asked = next(node for node, proxy in proxies.items() if proxy.has_lost)
         holders = [
             segment
             for segment in (await log.view.refresh()).chain.segments
             if segment.start <= client.places[10] and (segment.stop is None or client.places[10] < segment.stop)
         ]
-        assert [decode_untrusted(segment.config).sequencer for segment in holders] == [asked]
+        assert [decode_untrusted(segment.config).sequencer for segment in holders] == [lost.node]
         assert await entries(log) == dict(zip(client.places, client.offered, strict=True))
         assert client.places == sorted(client.places)
 
