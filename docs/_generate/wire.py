@@ -142,7 +142,7 @@ An exception's `reason` is the name of the error, a space, and its fields as JSO
 their own before it (C++: `remote exception: `). A text of another form is to be taken for an `UnavailableError`. `type` is for clients that do not look at it. A connection that ends
 leaves all its calls with an unknown outcome; if `open` or TLS failed, nothing was done.
 
-What was done is said of this one attempt. A batch that was in doubt before stays so, whatever the error.
+What was done is said of this one attempt. A batch that was in doubt before stays so after any error.
 
 {errors}
 ## Limits
