@@ -1,6 +1,9 @@
 @0xd1b7a9034e5c8f62;
 # Wire and disk structs of the MetaStore's Paxos; messages.py has their meaning. Fields are only ever added.
 
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("virtuallog::metastore");
+
 struct Ballot {
   round @0 :UInt64;
   node @1 :UInt32;

@@ -66,6 +66,15 @@ def test_it_is_listed_and_has_a_color() -> None:
     assert kinds.tone_of(KIND) == "red"
 
 
+def test_clients_in_other_languages_get_its_schema(tmp_path: Path) -> None:
+    """`virtuallog schema` writes it beside ours."""
+    run("schema", "--out", str(tmp_path))
+
+    schema = EXAMPLES / "single_copy_loglet/single_copy_loglet.capnp"
+    assert (tmp_path / schema.name).read_bytes() == schema.read_bytes()
+    assert "| `single_copy_loglet.capnp` |" in (tmp_path / "README.md").read_text()
+
+
 def test_a_kind_that_cannot_be_loaded_stops_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages, trials and the simulator go on without the kind of a package that is broken."""
     metadata = tmp_path / "other" / "broken-0.1.0.dist-info"

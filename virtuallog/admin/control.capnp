@@ -1,6 +1,9 @@
 @0xb55bbb7047a4b66a;
 # What clients may ask any node about the cluster; control.py says what the fields mean. Fields are only ever added.
 
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("virtuallog::control");
+
 struct Status {
   cluster @0 :Data;
   node @1 :UInt32;

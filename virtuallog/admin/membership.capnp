@@ -2,6 +2,9 @@
 # What operators may ask any node about the nodes of the cluster; membership.py says what the fields mean. Fields are only
 # ever added.
 
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("virtuallog::membership");
+
 struct Changed {
   register @0 :Data;          # register.capnp
 }

@@ -260,7 +260,7 @@ class DiskFullError(RetryableError):
         return self.reason
 
 
-_WIRE_CLASSES: Final[dict[str, type[VirtualLogError]]] = {
+WIRE_CLASSES: Final[dict[str, type[VirtualLogError]]] = {
     error_class.__name__: error_class
     for parent in (RetryableError, TerminalError, VirtualLogError)
     for error_class in parent.__subclasses__()
@@ -278,7 +278,7 @@ def decode_untrusted(text: str) -> VirtualLogError:
     """Decode the text of `encode`. Any other text becomes an `UnavailableError` that quotes it."""
     name, _, packed = text.partition(" ")
     try:
-        error_class, values = _WIRE_CLASSES[name], json.loads(packed)
+        error_class, values = WIRE_CLASSES[name], json.loads(packed)
         fields = {field.name: str(field.type) for field in attrs.fields(error_class)}  # type: ignore[arg-type]
         if {key: type(value).__name__ for key, value in values.items()} == fields:
             return error_class(**values)

@@ -1,6 +1,9 @@
 @0xc3a1f6c2b0d94e17;
 # The value of the MetaStore's register. Fields are only ever added, never changed or removed.
 
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("virtuallog::chain");
+
 struct Register {
   format @0 :UInt16;          # 1; 2 if a node has `joined`; 3 if `guarded`
   cluster @1 :Data;           # 16 random bytes, for ever

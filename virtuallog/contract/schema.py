@@ -9,11 +9,14 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import capnp
 
 capnp.remove_import_hook()
+
+_PATHS: Final[dict[int, Path]] = {}
+"""Schema files that were loaded, by the id in their first line."""
 
 
 @cache
@@ -30,4 +33,11 @@ def load(package: str, name: str) -> Any:
 @cache
 def load_file(path: Path) -> Any:
     """Load a schema file from any path, such as one beside the module of a third-party loglet."""
-    return capnp.load(str(path), imports=[str(Path(capnp.__file__).parent.parent)])
+    module = capnp.load(str(path), imports=[str(Path(capnp.__file__).parent.parent)])
+    _PATHS[module.schema.node.id] = path
+    return module
+
+
+def path_of(declared: Any) -> Path:
+    """The loaded file that declares an interface or a struct, given as pycapnp's object for it."""
+    return _PATHS[declared.schema.node.scopeId]

@@ -1,6 +1,9 @@
 @0xfb8e62f24f5f8aaa;
 # What operators ask a server of the database; messages.py says what the fields mean. Fields are only ever added.
 
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("virtuallog::database");
+
 struct Member {
   name @0 :Text;
   durable @1 :UInt64;

@@ -1,6 +1,9 @@
 @0xd1f6f0b7a4c95e21;
 # How replicas of a database hand each other snapshots; messages.py says what the fields mean. Fields are only ever added.
 
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("virtuallog::snapshots");
+
 struct CheckpointFile {
   name @0 :Text;
   size @1 :UInt64;

@@ -1,6 +1,9 @@
 @0xe2c9475ab1f08d36;
 # The wire of a NativeLoglet; messages.py says what the fields mean. Fields are only ever added.
 
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("virtuallog::native");
+
 struct SegmentId {
   version @0 :UInt64;
   attempt @1 :UInt64;
@@ -78,6 +81,14 @@ struct Append {
   batch @1 :Data;
   opens @2 :Bool;
   expectedTail @3 :Int64 = -1;
+}
+
+struct Config {
+  # Never sent: the names and types in the JSON that is the config of a segment (register.capnp).
+  servers @0 :List(UInt32);
+  sequencer @1 :UInt32;
+  boot @2 :UInt64;
+  loglet @3 :Text;            # VERSION.ATTEMPT, the latter hexadecimal; absent if it is the id of the segment
 }
 
 interface LogServer {

@@ -1,6 +1,9 @@
 @0xd41f6a90be27c385;
 # The wire of a replicated log; messages.py says what the fields mean. Fields are only ever added.
 
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("virtuallog::paxos");
+
 struct SegmentId {
   version @0 :UInt64;
   attempt @1 :UInt64;

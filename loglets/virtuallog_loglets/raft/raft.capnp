@@ -1,6 +1,9 @@
 @0xd7a3f1c86b5e4922;
 # The wire of a raft log; messages.py says what the fields mean. Fields are only ever added.
 
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("virtuallog::raft");
+
 struct SegmentId {
   version @0 :UInt64;
   attempt @1 :UInt64;

@@ -33,6 +33,7 @@ _MODULES: Final = {
     "raft_log": ("raft-log",),
     "read": ("read", "tail", "trim"),
     "registrar": ("registrar",),
+    "schema": ("schema",),
     "state": ("state",),
 }
 """Module of `virtuallog_server.cli.commands` -> the commands in it."""

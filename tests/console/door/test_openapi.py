@@ -88,7 +88,7 @@ def as_log(stub: StubLog) -> VirtualLog:
 
 def test_every_error_has_an_answer() -> None:
     """A new class of errors needs a decision: which status, and what its caller can do."""
-    known = set(errors._WIRE_CLASSES.values())
+    known = set(errors.WIRE_CLASSES.values())
 
     assert set(ANSWERS) == known
     assert {type(error) for error in ERRORS} == known

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import capnp
@@ -25,7 +26,8 @@ async def failure_of(promise: Any) -> list[str]:
 
 
 async def main() -> None:
-    shop, node = capnp.load(sys.argv[1]), capnp.load(sys.argv[2])
+    imports = [str(Path(capnp.__file__).parent.parent)]
+    shop, node = capnp.load(sys.argv[1]), capnp.load(sys.argv[2], imports=imports)
     stream = await capnp.AsyncIoStream.create_connection(host=sys.argv[3], port=int(sys.argv[4]))
     client = capnp.TwoPartyClient(stream)
     seen: dict[str, Any] = {}

@@ -3,6 +3,9 @@
 
 @0xe2f3b1a6c94d7058;
 
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("virtuallog::node");
+
 interface Node {
   open @0 (cluster :Data, node :UInt32, storeId :Data, boot :UInt64,
            protocolFirst :UInt16 = 1, protocolLast :UInt16 = 1) -> (node :Node, protocol :UInt16 = 1);
