@@ -1,6 +1,6 @@
 """The config file of a node, `node.toml`: its text, and what options of `up` and `serve` add to it.
 
-A node that is started with `--zookeeper`, `--console` or `--restored` has that in its file from then on, so `virtuallog serve
+A node that is started with `--zookeeper`, `--console`, `--probes` or `--restored` has that in its file from then on, so `virtuallog serve
 --config FILE` starts it again as it was. The file holds: an option that it does not have is inserted, and an option that
 contradicts it is refused. Nothing that stands in the file is changed or removed; it may have been edited by hand.
 """
@@ -22,6 +22,8 @@ from virtuallog_server.config.zookeeper_settings import ZooKeeperSettings
 
 _SHOWN: Final = ("listen", "metastore", "roles", "loglet")
 """Options that an operator looks for first. They are written even at their default."""
+_PLAIN: Final = ("console", "probes", "origin")
+"""Options of `up` and `serve` that are fields of the config under the same name."""
 
 
 @attrs.frozen(kw_only=True)
@@ -29,6 +31,7 @@ class StartOptions:
     """Options of `up` and `serve` that are part of a node's config. Empty if not given."""
 
     console: str = ""
+    probes: str = ""
     zookeeper: str = ""
     """host:port: the value of `listen` in the section `[zookeeper]`."""
     origin: str = ""
@@ -39,7 +42,7 @@ class StartOptions:
         Raises:
             FieldError: an option has no valid value; its path names the option.
         """
-        for name in ("console", "origin"):
+        for name in _PLAIN:
             if getattr(self, name):
                 config = attrs.evolve(config, **{name: getattr(self, name)})
         if self.zookeeper:
@@ -93,7 +96,7 @@ def amend(path: Path, options: StartOptions) -> Amended:
     wanted = options.over(held)
     text = path.read_text(encoding="utf-8")
     top, end, added = "", "", []
-    for name in ("console", "origin"):
+    for name in _PLAIN:
         if getattr(wanted, name) != getattr(held, name):
             _check_free(path, text, (name,), getattr(held, name), getattr(wanted, name))
             top += f"{name} = {spell_value(getattr(wanted, name))}\n"

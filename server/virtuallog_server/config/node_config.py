@@ -76,6 +76,12 @@ class NodeConfig:
     only, with TLS or without. Needs the extra `console`. If empty, no HTTP.
     """
 
+    probes: str = ""
+    """host:port on which the node answers /healthz, /readyz and /metrics, and nothing else, over plain HTTP: for a kubelet and
+    for Prometheus, which have no certificate of the cluster. Any address, so another machine that reaches it can read the
+    metrics. Needs the extra `console`. If empty, no such port.
+    """
+
     healing: str = "replace-failed"
     """Policy for the failure of other nodes: its name (an entry point of `virtuallog.policies`, or `package.module:Class`), the
     same on all nodes. `replace-failed` replaces a sequencer that fails, and log servers that fail if there are spare nodes.
@@ -128,8 +134,9 @@ class NodeConfig:
         if self.connections_bytes_max < CONNECTIONS_BYTES_MIN:
             reason = f"must be at least {CONNECTIONS_BYTES_MIN}, not {self.connections_bytes_max}"
             raise FieldError(reason, "connections_bytes_max")
-        if self.console:
-            check_address(self.console, "console")
+        for name in ("console", "probes"):
+            if getattr(self, name):
+                check_address(getattr(self, name), name)
         check_unique([peer.id for peer in self.peers], "peer")
         known = {peer.id for peer in self.all_peers}
         if self.id not in known:

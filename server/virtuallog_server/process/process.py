@@ -66,7 +66,7 @@ def serve(config: NodeConfig, *, end_with_parent: bool = False, started: Callabl
     for address in (config.console, *(config.zookeeper.open_addresses if config.zookeeper else ())):
         if address:
             refuse_open_address(address)
-    if config.console or (config.zookeeper and config.zookeeper.admin_listen):
+    if config.console or config.probes or (config.zookeeper and config.zookeeper.admin_listen):
         require_http()
     log_output.configure(config.log_level, as_json=config.log_json, node=config.id)
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -124,6 +124,7 @@ async def _run(config: NodeConfig, started: Callable[[], None]) -> None:
         )  # fmt: skip
         listeners = await listen(config.listen)
         consoles = await listen(config.console) if config.console else []
+        probes = await listen(config.probes) if config.probes else []
         zookeeper_ports = await _open_zookeeper_ports(node, clock)
         started()
         identity = node.identity
@@ -135,8 +136,8 @@ async def _run(config: NodeConfig, started: Callable[[], None]) -> None:
             await nursery.start(services.run)
             nursery.start_soon(node.run)
             nursery.start_soon(MemoryTrimmer(clock, lambda: server.held_bytes, trim_memory).run)
-            if consoles:
-                nursery.start_soon(_run_console, node, [node, services, server], consoles)
+            if consoles or probes:
+                nursery.start_soon(_run_console, node, [node, services, server], consoles, probes)
             if zookeeper_ports is not None:
                 nursery.start_soon(zookeeper_ports.serve)
             await server.serve(listeners)
@@ -166,10 +167,17 @@ async def _reload_on_signal(credentials: Credentials) -> None:
             log.info("certificates in use", owner=str(loaded.owner), expires=loaded.expires)
 
 
-async def _run_console(node: Node, parts: Sequence[object], listeners: Sequence[Listener[Any]]) -> None:
-    from virtuallog_server.process.console.application import run_console  # late: HTTP is half of what a node imports
+async def _run_console(
+    node: Node, parts: Sequence[object], consoles: Sequence[Listener[Any]], probes: Sequence[Listener[Any]]
+) -> None:
+    from virtuallog_server.process.console import application  # late: HTTP is half of what a node imports
 
-    await run_console(node, [*parts], node.config.data, listeners)
+    console = application.open_console(node, parts, node.config.data)
+    async with trio.open_nursery() as nursery:
+        if consoles:
+            nursery.start_soon(application.run_console, console, consoles)
+        if probes:
+            nursery.start_soon(application.run_probes, console, probes)
 
 
 async def _open_zookeeper_ports(node: Node, clock: Clock) -> ZooKeeperPorts | None:
