@@ -8,7 +8,7 @@ A class checks itself when it is constructed, so a bad combination fails before 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +18,16 @@ from virtuallog.client.cluster_file import NODE_ID_MAX, NodeAddress
 from virtuallog.contract.types import NodeId
 from virtuallog.contract.versions import SPOKEN, Versions
 from virtuallog.rpc.security.tls_files import TlsFiles
-from virtuallog.runtime.toml import FieldError, check_address, check_unique, read_toml, toml_key
+from virtuallog.runtime.toml import (
+    FieldError,
+    KeyPath,
+    Override,
+    check_address,
+    check_unique,
+    parse,
+    read_toml,
+    toml_key,
+)
 from virtuallog_server.config.zookeeper_settings import ZooKeeperSettings
 from virtuallog_server.healing.core.healing_policy import HealingSettings
 
@@ -182,17 +191,34 @@ class NodeConfig:
         return (*self.roles, *(("replica",) if implied else ()), *(("metastore",) if self.node in self.members else ()))
 
 
-def read_node_config(path: Path) -> NodeConfig:
-    """Read a node's config file. Relative paths in it are relative to its folder.
+def read_node_config(path: Path, overrides: Mapping[KeyPath, Override] | None = None) -> NodeConfig:
+    """Read a node's config file; `overrides` go before it. Relative paths in both are relative to its folder.
 
     Raises:
-        InvalidSettingError: the config is invalid; names file, line and key.
+        InvalidSettingError: the config is invalid; names file, line and key, or the source of the override.
     """
-    config = read_toml(NodeConfig, path)
-    tls = config.tls.below(path.parent) if config.tls else None
-    zookeeper = config.zookeeper.below(path.parent) if config.zookeeper else None
-    origin = _absolute(config.origin, path.parent) if config.origin else ""
-    return attrs.evolve(config, data=path.parent / config.data, origin=origin, tls=tls, zookeeper=zookeeper)
+    return _below(path.parent, read_toml(NodeConfig, path, overrides))
+
+
+def node_config_of(overrides: Mapping[KeyPath, Override]) -> NodeConfig:
+    """The config of a node without a file. It listens at its own address among `peer`, unless `listen` is given.
+
+    Raises:
+        InvalidSettingError: the config is invalid; names the source of the override.
+    """
+    config = parse(NodeConfig, "", Path("options"), overrides)
+    mine = [peer.address for peer in config.peers if peer.id == config.id]
+    if mine and ("listen",) not in overrides:
+        config = attrs.evolve(config, listen=mine[0])
+    return _below(Path(), config)
+
+
+def _below(folder: Path, config: NodeConfig) -> NodeConfig:
+    """The config with relative paths counted from `folder`."""
+    tls = config.tls.below(folder) if config.tls else None
+    zookeeper = config.zookeeper.below(folder) if config.zookeeper else None
+    origin = _absolute(config.origin, folder) if config.origin else ""
+    return attrs.evolve(config, data=folder / config.data, origin=origin, tls=tls, zookeeper=zookeeper)
 
 
 def _absolute(origin: str, folder: Path) -> str:

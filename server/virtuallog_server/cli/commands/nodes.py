@@ -57,7 +57,14 @@ def up(
 
 
 @click.command()
-@click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="A node.toml.")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar="VIRTUALLOG_SERVE_CONFIG",
+    show_envvar=True,
+    help="A node.toml.",
+)
 @click.option("--id", "node", type=int, help="Number of this node.")
 @click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="Data directory.")
 @click.option("--peers", metavar="ID@HOST:PORT,...", help="All nodes of the cluster, this one included.")
@@ -85,6 +92,8 @@ def serve(
 
     Give either a config file (docs/reference/sample.toml lists every option), or --id, --data and --peers. --console, --probes,
     --zookeeper and --restored are written into the config file if it lacks them, and refused if it contradicts them.
+    Each option of the file has an environment variable, such as VIRTUALLOG_SERVE_LISTEN, which goes before the file;
+    options of the command go before both.
 
     \b
     Examples:
