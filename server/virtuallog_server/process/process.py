@@ -32,6 +32,7 @@ from virtuallog_server.process.assembly import assemble_node
 from virtuallog_server.process.end_signals import end_on_signal
 from virtuallog_server.process.listeners import listen
 from virtuallog_server.process.resources import MemoryTrimmer, allow_connections, trim_memory
+from virtuallog_server.process.service_manager import service_manager
 
 if TYPE_CHECKING:
     from virtuallog_server.process.zookeeper_ports import ZooKeeperPorts
@@ -114,6 +115,7 @@ def _freeze_objects() -> None:
 
 async def _run(config: NodeConfig, started: Callable[[], None]) -> None:
     credentials = open_credentials(config)
+    manager = service_manager()
     async with assemble_node(config, tcp_connect(credentials)) as parts:
         node, services, clock = parts.node, parts.services, parts.clock
         limits = ServerLimits(
@@ -135,6 +137,7 @@ async def _run(config: NodeConfig, started: Callable[[], None]) -> None:
                 nursery.start_soon(_reload_on_signal, credentials)
             await nursery.start(services.run)
             nursery.start_soon(node.run)
+            nursery.start_soon(manager.run, clock, node.not_ready)
             nursery.start_soon(MemoryTrimmer(clock, lambda: server.held_bytes, trim_memory).run)
             if consoles or probes:
                 nursery.start_soon(_run_console, node, [node, services, server], consoles, probes)
