@@ -140,7 +140,7 @@ async def _run(config: NodeConfig, started: Callable[[], None]) -> None:
             nursery.start_soon(manager.run, clock, node.not_ready)
             nursery.start_soon(MemoryTrimmer(clock, lambda: server.held_bytes, trim_memory).run)
             if consoles or probes:
-                nursery.start_soon(_run_console, node, [node, services, server], consoles, probes)
+                nursery.start_soon(_run_console, node, [node, services, server], clock, credentials, consoles, probes)
             if zookeeper_ports is not None:
                 nursery.start_soon(zookeeper_ports.serve)
             await server.serve(listeners)
@@ -171,11 +171,16 @@ async def _reload_on_signal(credentials: Credentials) -> None:
 
 
 async def _run_console(
-    node: Node, parts: Sequence[object], consoles: Sequence[Listener[Any]], probes: Sequence[Listener[Any]]
+    node: Node,
+    parts: Sequence[object],
+    clock: Clock,
+    credentials: Credentials | None,
+    consoles: Sequence[Listener[Any]],
+    probes: Sequence[Listener[Any]],
 ) -> None:
     from virtuallog_server.process.console import application  # late: HTTP is half of what a node imports
 
-    console = application.open_console(node, parts, node.config.data)
+    console = application.open_console(node, parts, node.config.data, clock, credentials)
     async with trio.open_nursery() as nursery:
         if consoles:
             nursery.start_soon(application.run_console, console, consoles)

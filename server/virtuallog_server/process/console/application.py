@@ -25,11 +25,18 @@ from starlette.routing import Route
 from trio.abc import Listener
 
 from virtuallog.contract import metrics
+from virtuallog.contract.ports import Clock
+from virtuallog.rpc.security.credentials import Credentials
 from virtuallog.runtime import log
 from virtuallog_server.process.console import exposition
 from virtuallog_server.process.console.exposition import Collector
 from virtuallog_server.process.console.http_server import HttpServer
-from virtuallog_server.process.console.process_metrics import DataDirectoryMetrics, process_collectors
+from virtuallog_server.process.console.process_metrics import (
+    CertificateMetrics,
+    ClockMetrics,
+    DataDirectoryMetrics,
+    process_collectors,
+)
 
 Page: TypeAlias = Callable[[Request], Awaitable[Response]]
 
@@ -100,15 +107,20 @@ def _application(pages: Mapping[str, Page]) -> Starlette:
     return Starlette(routes=[Route(path, page, methods=["GET"]) for path, page in pages.items()])
 
 
-def open_console(subject: ConsoleSource, parts: Sequence[object], data: Path) -> Console:
+def open_console(
+    subject: ConsoleSource, parts: Sequence[object], data: Path, clock: Clock, credentials: Credentials | None
+) -> Console:
     """The console of a node, with the metrics of its process.
 
     Args:
         subject: the node.
         parts: parts of its process that may have metrics.
         data: its data directory.
+        clock: its clock.
+        credentials: its certificate. None if there is no TLS.
     """
-    return Console(subject, [*parts, DataDirectoryMetrics(data)], process_collectors())
+    surroundings = [DataDirectoryMetrics(data), ClockMetrics(clock), CertificateMetrics(credentials)]
+    return Console(subject, [*parts, *surroundings], process_collectors())
 
 
 async def run_console(console: Console, listeners: Sequence[Listener[Any]]) -> None:

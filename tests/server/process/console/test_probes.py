@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 import trio
+from cryptography.x509 import load_pem_x509_certificate
 
 from tests.free_ports import free_ports
 from tests.server.process.console.http_client import get
+from tests.server.process.console.test_cluster_metrics import scrape
 from tests.server.process.console.test_console import Subject, first_bytes
 from virtuallog.contract.address import split_address
 from virtuallog.contract.types import NodeId
@@ -97,4 +99,10 @@ async def test_a_node_with_tls_answers_probes_without(folder: Path) -> None:
         await cluster.wait_ready()
 
         assert (await get(port, "/healthz")).status == 200
-        assert "\nvirtuallog_node_boot " in (await get(port, "/metrics")).text
+        told = {sample.name: sample.value for sample in (await scrape(port)).samples}
+        tls = cluster.tls
+        assert tls is not None
+        certificate = load_pem_x509_certificate((tls.certificate.parent / "node-1.pem").read_bytes())
+
+    assert told["virtuallog_certificate_expires_seconds"] == certificate.not_valid_after_utc.timestamp()
+    assert told["virtuallog_clock_seconds"] > certificate.not_valid_before_utc.timestamp()
