@@ -180,7 +180,11 @@ async def _run_console(
 ) -> None:
     from virtuallog_server.process.console import application  # late: HTTP is half of what a node imports
 
-    console = application.open_console(node, parts, node.config.data, clock, credentials)
+    try:
+        console = application.open_console(node, parts, node.config.data, clock, credentials)
+    except Exception:
+        log.exception("the console cannot be opened")  # which the node survives
+        return
     async with trio.open_nursery() as nursery:
         if consoles:
             nursery.start_soon(application.run_console, console, consoles)
