@@ -66,6 +66,7 @@ ADAPTERS = {
 UNNAMED = {
     "check-wheel-contents",
     "fastapi",
+    "kubernetes-validate",
     "pandas",
     "pipx",
     "pytest-timeout",

@@ -18,6 +18,8 @@ from docs._generate.source import (
 )
 from virtuallog.contract.provider import SupportsSettings
 from virtuallog.plugins import loglet_providers
+from virtuallog.runtime.toml import KeyPath
+from virtuallog_server.config.environment import PEERS, Variable, variables
 
 HEAD: Final = """# Configuration
 
@@ -39,6 +41,17 @@ FILES: Final = (
 )
 """Heading, package and class of each table of options."""
 
+VARIABLES: Final = """## Node: environment variables
+
+Each option of a node has a variable: `VIRTUALLOG_SERVE_` and the names of its fields in capitals. It goes before the file; an option of the command goes
+before both, and `VIRTUALLOG_SERVE_CONFIG` is `--config`. Without a file, `VIRTUALLOG_SERVE_ID` and `VIRTUALLOG_SERVE_DATA` are required. A *text* stands as
+it is, any other value as in TOML: `7`, `true`, `["log-server"]`. Relative paths count from the folder of the file, without one from the working directory. A
+value that cannot be used is refused at the start, and so is a variable of this prefix that is not listed here; the error names it. Nodes of `virtuallog up`
+take no settings from the environment.
+
+"""
+"""Head of the table of variables."""
+
 
 def page() -> str:
     """Options of nodes and clients, then those of each kind of loglets."""
@@ -47,7 +60,20 @@ def page() -> str:
         module, node = class_named(name, package)
         text += f"## {heading}\n\n{first_paragraph(docstring(node))}\n\n"
         text += table(("option", "type", "default", "meaning"), _rows(module, node)) + "\n"
+    rows = [(f"`{each.name}`", _option(each.keys), _form(each)) for each in variables().values()]
+    text += f"{VARIABLES}{table(('variable', 'option', 'value'), rows)}\n"
     return text + "## Loglets: --set NAME=VALUE\n\n" + _kinds()
+
+
+def _option(keys: KeyPath) -> str:
+    *sections, last = keys
+    return f"`[{'.'.join(map(str, sections))}] {last}`" if sections else f"`{last}`"
+
+
+def _form(variable: Variable) -> str:
+    if variable.keys == PEERS:
+        return "like `--peers`: `1@host:port,2@host:port`"
+    return "text" if variable.is_text else "TOML"
 
 
 def _rows(module: str, node: ast.ClassDef) -> list[tuple[str, str, str, str]]:

@@ -11,7 +11,7 @@ import json
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -39,22 +39,57 @@ class FieldError(ValueError):
         self.path = path
 
 
-def parse(settings: type[SettingsT], text: str, path: Path) -> SettingsT:
+@attrs.frozen(kw_only=True)
+class Override:
+    """A value that goes before that of the file."""
+
+    source: str
+    """Name of the option or variable that gave it, for errors."""
+    value: Any
+    """As TOML would give it."""
+
+
+def parse(
+    settings: type[SettingsT], text: str, path: Path, overrides: Mapping[KeyPath, Override] | None = None
+) -> SettingsT:
     """Parse `text`, the content of the file `path`, into an instance of `settings`.
+
+    Args:
+        settings: a frozen class.
+        text: the content.
+        path: names the file in errors.
+        overrides: values by key, which go before those of the file.
 
     Raises:
         InvalidSettingError: not TOML, an unknown or missing key, or a value of the wrong type or
-            out of range.
+            out of range. Names file, line and key, or the source of the override.
     """
+    overrides = overrides or {}
     try:
         values = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # also for an overlong number, and for endless brackets
         raise InvalidSettingError(str(path), f"not TOML: {error}") from error
+    for keys, given in overrides.items():
+        _put(values, keys, given.value)
     try:
         return _converter().structure(values, settings)
     except (ClassValidationError, FieldError) as error:
         keys, reason = next(_problems(error, ()))
+        for end in range(len(keys), 0, -1):
+            if keys[:end] in overrides:
+                raise InvalidSettingError(overrides[keys[:end]].source, reason) from error
         raise InvalidSettingError(f"{path}:{locate(text, keys)}: {_dotted(keys)}", reason) from error
+
+
+def _put(values: dict[str, Any], keys: KeyPath, value: Any) -> None:
+    """Set the value at `keys`, in tables that are made if they are missing. A section that is no table stays, and is refused later."""
+    *sections, last = keys
+    table: Any = values
+    for section in sections:
+        table = table.setdefault(section, {})
+        if not isinstance(table, dict):
+            return
+    table[last] = value
 
 
 def toml_key(name: str) -> Any:
@@ -130,7 +165,7 @@ def _problems(error: BaseException, at: KeyPath) -> Iterator[tuple[KeyPath, str]
         case ClassValidationError():
             with_names, others = error.group_exceptions()
             for inner, note in with_names:
-                yield from _problems(inner, (*at, _key_of(error.cl, note.name)))
+                yield from _problems(inner, (*at, key_of(error.cl, note.name)))
             for other in others:
                 yield from _problems(other, at)
         case IterableValidationError():
@@ -151,10 +186,11 @@ def _problems(error: BaseException, at: KeyPath) -> Iterator[tuple[KeyPath, str]
 
 
 def _keys(settings: type[Any]) -> list[str]:
-    return [_key_of(settings, field.name) for field in attrs.fields(settings)]
+    return [key_of(settings, field.name) for field in attrs.fields(settings)]
 
 
-def _key_of(settings: type[Any], name: str) -> str:
+def key_of(settings: type[Any], name: str) -> str:
+    """The key of a field in the file. A name that is no field stays as it is."""
     for field in attrs.fields(settings):
         if field.name == name:
             return str(field.metadata.get("toml", name))
@@ -204,11 +240,11 @@ def _number(value: Any, _: Any) -> float:
     return float(value)
 
 
-def read_toml(settings: type[SettingsT], path: Path) -> SettingsT:
-    """Read a TOML file into a frozen class, strictly.
+def read_toml(settings: type[SettingsT], path: Path, overrides: Mapping[KeyPath, Override] | None = None) -> SettingsT:
+    """Read a TOML file into a frozen class, strictly; `overrides` go before its values.
 
     Raises:
-        InvalidSettingError: names file, line and key.
+        InvalidSettingError: names file, line and key, or the source of the override.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -216,7 +252,7 @@ def read_toml(settings: type[SettingsT], path: Path) -> SettingsT:
         raise InvalidSettingError(str(path), f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise InvalidSettingError(str(path), f"cannot be read: {error}") from error
-    return parse(settings, text, path)
+    return parse(settings, text, path, overrides)
 
 
 def check_address(address: str, field: str) -> None:

@@ -1,6 +1,6 @@
 """The config file of a node, `node.toml`: its text, and what options of `up` and `serve` add to it.
 
-A node that is started with `--zookeeper`, `--console` or `--restored` has that in its file from then on, so `virtuallog serve
+A node that is started with `--zookeeper`, `--console`, `--probes` or `--restored` has that in its file from then on, so `virtuallog serve
 --config FILE` starts it again as it was. The file holds: an option that it does not have is inserted, and an option that
 contradicts it is refused. Nothing that stands in the file is changed or removed; it may have been edited by hand.
 """
@@ -8,6 +8,8 @@ contradicts it is refused. Nothing that stands in the file is changed or removed
 from __future__ import annotations
 
 import os
+import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -16,12 +18,16 @@ import attrs
 from virtuallog.contract.errors import InvalidSettingError
 from virtuallog.runtime.disk import sync_names
 from virtuallog.runtime.file_errors import file_errors
-from virtuallog.runtime.toml import FieldError, locate, spell, spell_value
+from virtuallog.runtime.toml import FieldError, KeyPath, Override, locate, spell, spell_value
 from virtuallog_server.config.node_config import NodeConfig, read_node_config
 from virtuallog_server.config.zookeeper_settings import ZooKeeperSettings
 
 _SHOWN: Final = ("listen", "metastore", "roles", "loglet")
 """Options that an operator looks for first. They are written even at their default."""
+_PLAIN: Final = ("console", "probes", "origin")
+"""Options of `up` and `serve` that are fields of the config under the same name."""
+_OPTION_KEYS: Final = frozenset({*((name,) for name in _PLAIN), ("zookeeper", "listen")})
+"""Keys in the file of all fields of `StartOptions`."""
 
 
 @attrs.frozen(kw_only=True)
@@ -29,6 +35,7 @@ class StartOptions:
     """Options of `up` and `serve` that are part of a node's config. Empty if not given."""
 
     console: str = ""
+    probes: str = ""
     zookeeper: str = ""
     """host:port: the value of `listen` in the section `[zookeeper]`."""
     origin: str = ""
@@ -39,7 +46,7 @@ class StartOptions:
         Raises:
             FieldError: an option has no valid value; its path names the option.
         """
-        for name in ("console", "origin"):
+        for name in _PLAIN:
             if getattr(self, name):
                 config = attrs.evolve(config, **{name: getattr(self, name)})
         if self.zookeeper:
@@ -82,29 +89,37 @@ def spell_config(config: NodeConfig) -> str:
     return spell(attrs.evolve(config, data=Path()), _SHOWN)
 
 
-def amend(path: Path, options: StartOptions) -> Amended:
+def amend(path: Path, options: StartOptions, overrides: Mapping[KeyPath, Override] | None = None) -> Amended:
     """Read the config file `path`, and add the options. Nothing is written yet.
 
+    Args:
+        path: the file.
+        options: they go before everything else, and are compared with the file alone.
+        overrides: values of the environment. They go before the file, and are never written.
+
     Raises:
-        InvalidSettingError: the file cannot be used, or contradicts an option.
+        InvalidSettingError: the file or an override cannot be used, or the file contradicts an option.
         FieldError: an option has no valid value.
     """
-    held = read_node_config(path)
-    wanted = options.over(held)
+    overrides = overrides or {}
+    held = read_node_config(path, {keys: each for keys, each in overrides.items() if keys not in _OPTION_KEYS})
+    config = options.over(read_node_config(path, overrides))
     text = path.read_text(encoding="utf-8")
     top, end, added = "", "", []
-    for name in ("console", "origin"):
-        if getattr(wanted, name) != getattr(held, name):
-            _check_free(path, text, (name,), getattr(held, name), getattr(wanted, name))
-            top += f"{name} = {spell_value(getattr(wanted, name))}\n"
+    for name in _PLAIN:
+        wanted = getattr(options, name)
+        if wanted and wanted != getattr(held, name):
+            _check_free(path, text, (name,), getattr(held, name), wanted)
+            top += f"{name} = {spell_value(wanted)}\n"
             added.append(name)
-    if wanted.zookeeper != held.zookeeper:
-        if held.zookeeper is not None:
+    if options.zookeeper:
+        if held.zookeeper is None or "zookeeper" not in tomllib.loads(text):
+            end = f"\n[zookeeper]\nlisten = {spell_value(options.zookeeper)}\n"
+            added.append("[zookeeper]")
+        elif held.zookeeper.listen != options.zookeeper:
             _check_free(path, text, ("zookeeper", "listen"), held.zookeeper.listen or "off", options.zookeeper)
-        end = f"\n[zookeeper]\nlisten = {spell_value(options.zookeeper)}\n"
-        added.append("[zookeeper]")
     gap = "" if not end or text.endswith("\n") else "\n"
-    return Amended(path=path, config=wanted, added=tuple(added), text=f"{top}{text}{gap}{end}")
+    return Amended(path=path, config=config, added=tuple(added), text=f"{top}{text}{gap}{end}")
 
 
 def _check_free(path: Path, text: str, keys: tuple[str, ...], held: str, wanted: str) -> None:

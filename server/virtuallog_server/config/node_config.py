@@ -8,7 +8,7 @@ A class checks itself when it is constructed, so a bad combination fails before 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +18,16 @@ from virtuallog.client.cluster_file import NODE_ID_MAX, NodeAddress
 from virtuallog.contract.types import NodeId
 from virtuallog.contract.versions import SPOKEN, Versions
 from virtuallog.rpc.security.tls_files import TlsFiles
-from virtuallog.runtime.toml import FieldError, check_address, check_unique, read_toml, toml_key
+from virtuallog.runtime.toml import (
+    FieldError,
+    KeyPath,
+    Override,
+    check_address,
+    check_unique,
+    parse,
+    read_toml,
+    toml_key,
+)
 from virtuallog_server.config.zookeeper_settings import ZooKeeperSettings
 from virtuallog_server.healing.core.healing_policy import HealingSettings
 
@@ -76,6 +85,12 @@ class NodeConfig:
     only, with TLS or without. Needs the extra `console`. If empty, no HTTP.
     """
 
+    probes: str = ""
+    """host:port on which the node answers /healthz, /readyz and /metrics, and nothing else, over plain HTTP: for a kubelet and
+    for Prometheus, which have no certificate of the cluster. Any address, so another machine that reaches it can read the
+    metrics. Needs the extra `console`. If empty, no such port.
+    """
+
     healing: str = "replace-failed"
     """Policy for the failure of other nodes: its name (an entry point of `virtuallog.policies`, or `package.module:Class`), the
     same on all nodes. `replace-failed` replaces a sequencer that fails, and log servers that fail if there are spare nodes.
@@ -128,8 +143,9 @@ class NodeConfig:
         if self.connections_bytes_max < CONNECTIONS_BYTES_MIN:
             reason = f"must be at least {CONNECTIONS_BYTES_MIN}, not {self.connections_bytes_max}"
             raise FieldError(reason, "connections_bytes_max")
-        if self.console:
-            check_address(self.console, "console")
+        for name in ("console", "probes"):
+            if getattr(self, name):
+                check_address(getattr(self, name), name)
         check_unique([peer.id for peer in self.peers], "peer")
         known = {peer.id for peer in self.all_peers}
         if self.id not in known:
@@ -175,17 +191,34 @@ class NodeConfig:
         return (*self.roles, *(("replica",) if implied else ()), *(("metastore",) if self.node in self.members else ()))
 
 
-def read_node_config(path: Path) -> NodeConfig:
-    """Read a node's config file. Relative paths in it are relative to its folder.
+def read_node_config(path: Path, overrides: Mapping[KeyPath, Override] | None = None) -> NodeConfig:
+    """Read a node's config file; `overrides` go before it. Relative paths in both are relative to its folder.
 
     Raises:
-        InvalidSettingError: the config is invalid; names file, line and key.
+        InvalidSettingError: the config is invalid; names file, line and key, or the source of the override.
     """
-    config = read_toml(NodeConfig, path)
-    tls = config.tls.below(path.parent) if config.tls else None
-    zookeeper = config.zookeeper.below(path.parent) if config.zookeeper else None
-    origin = _absolute(config.origin, path.parent) if config.origin else ""
-    return attrs.evolve(config, data=path.parent / config.data, origin=origin, tls=tls, zookeeper=zookeeper)
+    return _below(path.parent, read_toml(NodeConfig, path, overrides))
+
+
+def node_config_of(overrides: Mapping[KeyPath, Override]) -> NodeConfig:
+    """The config of a node without a file. It listens at its own address among `peer`, unless `listen` is given.
+
+    Raises:
+        InvalidSettingError: the config is invalid; names the source of the override.
+    """
+    config = parse(NodeConfig, "", Path("options"), overrides)
+    mine = [peer.address for peer in config.peers if peer.id == config.id]
+    if mine and ("listen",) not in overrides:
+        config = attrs.evolve(config, listen=mine[0])
+    return _below(Path(), config)
+
+
+def _below(folder: Path, config: NodeConfig) -> NodeConfig:
+    """The config with relative paths counted from `folder`."""
+    tls = config.tls.below(folder) if config.tls else None
+    zookeeper = config.zookeeper.below(folder) if config.zookeeper else None
+    origin = _absolute(config.origin, folder) if config.origin else ""
+    return attrs.evolve(config, data=folder / config.data, origin=origin, tls=tls, zookeeper=zookeeper)
 
 
 def _absolute(origin: str, folder: Path) -> str:

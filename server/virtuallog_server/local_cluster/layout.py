@@ -210,6 +210,7 @@ def _check_ports_free(configs: Sequence[NodeConfig]) -> None:
     for config in configs:
         _check_port_free("listen", config.listen)
         _check_port_free("console", config.console)
+        _check_port_free("probes", config.probes)
         if config.zookeeper is not None:
             for name in ("listen", "tls_listen", "admin_listen"):
                 _check_port_free(f"zookeeper.{name}", getattr(config.zookeeper, name))

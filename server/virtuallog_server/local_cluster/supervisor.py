@@ -10,6 +10,7 @@ other end is gone (`virtuallog serve --end-with-parent`).
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -34,6 +35,7 @@ from virtuallog.runtime.clock import SystemClock
 from virtuallog.runtime.file_errors import file_errors
 from virtuallog_database.control.messages import SERVING, DatabaseStatus, GetDatabaseStatus
 from virtuallog_database.control.wire import DATABASE
+from virtuallog_server.config.environment import without_settings
 from virtuallog_server.config.node_config import NodeConfig
 from virtuallog_server.local_cluster import layout
 from virtuallog_server.storage import pid_file
@@ -117,6 +119,7 @@ class LocalCluster:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
+                env=without_settings(os.environ),
                 process_group=0,  # Ctrl-C in a terminal goes to the supervisor, which passes it on
             )
 

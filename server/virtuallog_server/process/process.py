@@ -32,6 +32,7 @@ from virtuallog_server.process.assembly import assemble_node
 from virtuallog_server.process.end_signals import end_on_signal
 from virtuallog_server.process.listeners import listen
 from virtuallog_server.process.resources import MemoryTrimmer, allow_connections, trim_memory
+from virtuallog_server.process.service_manager import service_manager
 
 if TYPE_CHECKING:
     from virtuallog_server.process.zookeeper_ports import ZooKeeperPorts
@@ -66,7 +67,7 @@ def serve(config: NodeConfig, *, end_with_parent: bool = False, started: Callabl
     for address in (config.console, *(config.zookeeper.open_addresses if config.zookeeper else ())):
         if address:
             refuse_open_address(address)
-    if config.console or (config.zookeeper and config.zookeeper.admin_listen):
+    if config.console or config.probes or (config.zookeeper and config.zookeeper.admin_listen):
         require_http()
     log_output.configure(config.log_level, as_json=config.log_json, node=config.id)
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -114,6 +115,7 @@ def _freeze_objects() -> None:
 
 async def _run(config: NodeConfig, started: Callable[[], None]) -> None:
     credentials = open_credentials(config)
+    manager = service_manager()
     async with assemble_node(config, tcp_connect(credentials)) as parts:
         node, services, clock = parts.node, parts.services, parts.clock
         limits = ServerLimits(
@@ -124,6 +126,7 @@ async def _run(config: NodeConfig, started: Callable[[], None]) -> None:
         )  # fmt: skip
         listeners = await listen(config.listen)
         consoles = await listen(config.console) if config.console else []
+        probes = await listen(config.probes) if config.probes else []
         zookeeper_ports = await _open_zookeeper_ports(node, clock)
         started()
         identity = node.identity
@@ -134,9 +137,10 @@ async def _run(config: NodeConfig, started: Callable[[], None]) -> None:
                 nursery.start_soon(_reload_on_signal, credentials)
             await nursery.start(services.run)
             nursery.start_soon(node.run)
+            nursery.start_soon(manager.run, clock, node.not_ready)
             nursery.start_soon(MemoryTrimmer(clock, lambda: server.held_bytes, trim_memory).run)
-            if consoles:
-                nursery.start_soon(_run_console, node, [node, services, server], consoles)
+            if consoles or probes:
+                nursery.start_soon(_run_console, node, [node, services, server], clock, credentials, consoles, probes)
             if zookeeper_ports is not None:
                 nursery.start_soon(zookeeper_ports.serve)
             await server.serve(listeners)
@@ -166,10 +170,26 @@ async def _reload_on_signal(credentials: Credentials) -> None:
             log.info("certificates in use", owner=str(loaded.owner), expires=loaded.expires)
 
 
-async def _run_console(node: Node, parts: Sequence[object], listeners: Sequence[Listener[Any]]) -> None:
-    from virtuallog_server.process.console.application import run_console  # late: HTTP is half of what a node imports
+async def _run_console(
+    node: Node,
+    parts: Sequence[object],
+    clock: Clock,
+    credentials: Credentials | None,
+    consoles: Sequence[Listener[Any]],
+    probes: Sequence[Listener[Any]],
+) -> None:
+    from virtuallog_server.process.console import application  # late: HTTP is half of what a node imports
 
-    await run_console(node, [*parts], node.config.data, listeners)
+    try:
+        console = application.open_console(node, parts, node.config.data, clock, credentials)
+    except Exception:
+        log.exception("the console cannot be opened")  # which the node survives
+        return
+    async with trio.open_nursery() as nursery:
+        if consoles:
+            nursery.start_soon(application.run_console, console, consoles)
+        if probes:
+            nursery.start_soon(application.run_probes, console, probes)
 
 
 async def _open_zookeeper_ports(node: Node, clock: Clock) -> ZooKeeperPorts | None:

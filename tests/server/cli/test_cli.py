@@ -102,7 +102,7 @@ def test_the_exit_codes_are_documented() -> None:
         (["up", "--data", "x", "--nodes", "0"], "0 is not in the range"),
         (["serve"], "needs --config FILE, or --id and --data"),
         (["serve", "--config", "a", "--id", "1"], "leave out --id"),
-        (["serve", "--id", "1", "--data", "d", "--peers", "7001"], "peer: '7001' is not id@host:port"),
+        (["serve", "--id", "1", "--data", "d", "--peers", "7001"], "--peers: '7001' is not id@host:port"),
         (["serve", "--id", "1", "--data", "d", "--peers", "2@127.0.0.1:7002"], "lacks this node, 1"),
         (["bench", "append", "--outstanding", "1,x"], "must be whole numbers above 0"),
         (["bench", "append", "--rounds", "5"], "--rounds needs --floor"),

@@ -30,7 +30,7 @@ SECTION = ZooKeeperSettings(
 )  # fmt: skip
 CONFIG = NodeConfig(
     id=7, data=Path("/data"), listen="[::1]:9", metastore=(1,), roles=("log-server",), loglet="paxos", origin="file:///o",
-    peers=(NodeAddress(id=1, address="a:1"), NodeAddress(id=7, address="[::1]:9")), console="127.0.0.1:80",
+    peers=(NodeAddress(id=1, address="a:1"), NodeAddress(id=7, address="[::1]:9")), console="127.0.0.1:80", probes="0.0.0.0:81",
     healing="off", server_patience_seconds=0.25, rebuild_patience_seconds=1e300, protocol=1, connections_max=99,
     connections_bytes_max=1 << 40, log_level="debug", log_json=True, tls=FILES, zookeeper=SECTION,
 )  # fmt: skip
@@ -66,19 +66,21 @@ def test_options_are_inserted_and_nothing_else_changes(tmp_path: Path) -> None:
     path = tmp_path / "node.toml"
     path.write_text(HAND_MADE)
     path.chmod(0o600)
-    options = StartOptions(console="127.0.0.1:8003", zookeeper="127.0.0.1:2183", origin="file:///o")
+    options = StartOptions(
+        console="127.0.0.1:8003", probes="0.0.0.0:9003", zookeeper="127.0.0.1:2183", origin="file:///o"
+    )
     amended = amend(path, options)
     assert path.read_text() == HAND_MADE  # not before `write`
 
     amended.write()
 
-    assert amended.added == ("console", "origin", "[zookeeper]")
+    assert amended.added == ("console", "probes", "origin", "[zookeeper]")
     assert HAND_MADE in path.read_text()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     read = read_node_config(path)
     assert read == amended.config
     assert read.zookeeper == ZooKeeperSettings(listen="127.0.0.1:2183")
-    assert (read.console, read.origin) == ("127.0.0.1:8003", "file:///o")
+    assert (read.console, read.probes, read.origin) == ("127.0.0.1:8003", "0.0.0.0:9003", "file:///o")
     assert amend(path, options).added == ()
     assert amend(path, StartOptions()).config == read
 
@@ -103,7 +105,7 @@ def test_an_option_that_the_file_contradicts_is_refused(tmp_path: Path, options:
     assert path.read_text() == before
 
 
-@pytest.mark.parametrize("name", ["console", "zookeeper"])
+@pytest.mark.parametrize("name", ["console", "probes", "zookeeper"])
 def test_an_option_that_cannot_be_is_named(tmp_path: Path, name: str) -> None:
     """Before anything is started."""
     (tmp_path / "node.toml").write_text(HAND_MADE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -10,27 +11,29 @@ from pathlib import Path
 import attrs
 import click
 
-from virtuallog.contract.errors import StorageError
+from virtuallog.contract.errors import InvalidSettingError, StorageError
 from virtuallog.runtime import log
-from virtuallog.runtime.toml import FieldError
+from virtuallog.runtime.toml import FieldError, Override
 from virtuallog_server.config.config_file import Amended, StartOptions, amend
-from virtuallog_server.config.node_config import NodeConfig, parse_peers
+from virtuallog_server.config.environment import overrides
+from virtuallog_server.config.node_config import NodeConfig, node_config_of, parse_peers
 from virtuallog_server.process import process
 
 
 def serve_file(config_file: Path, options: StartOptions, end_with_parent: bool) -> None:
     """Run the node of a config file until a signal ends it. Options that the file lacks are written into it."""
     with _options_named():
-        amended = amend(config_file, options)
+        amended = amend(config_file, options, overrides(os.environ))
         process.serve(amended.config, end_with_parent=end_with_parent, started=partial(_write, amended))
 
 
 def serve_options(
     node: int | None, data: Path | None, peers: str | None, options: StartOptions, end_with_parent: bool
 ) -> None:
-    """Run the node that the options describe until a signal ends it."""
+    """Run the node that the options and the environment describe until a signal ends it."""
     with _options_named():
-        process.serve(options.over(_config_of_options(node, data, peers)), end_with_parent=end_with_parent)
+        config = options.over(_config_of_options(node, data, peers))
+        process.serve(config, end_with_parent=end_with_parent)
 
 
 @contextmanager
@@ -61,12 +64,21 @@ def _write(amended: Amended) -> None:
 
 
 def _config_of_options(node: int | None, data: Path | None, peers: str | None) -> NodeConfig:
-    if node is None or data is None:
-        raise click.UsageError("needs --config FILE, or --id and --data")
+    found = dict(overrides(os.environ))
+    if node is not None:
+        found["id",] = Override(source="--id", value=node)
+    if data is not None:
+        found["data",] = Override(source="--data", value=str(data))
+    if peers is not None:
+        try:
+            found["peer",] = Override(source="--peers", value=[attrs.asdict(peer) for peer in parse_peers(peers)])
+        except FieldError as error:
+            raise click.UsageError(f"--peers: {error}") from error
+    if ("id",) not in found or ("data",) not in found:
+        raise click.UsageError("needs --config FILE, or --id and --data, or their variables VIRTUALLOG_SERVE_...")
     try:
-        listed = parse_peers(peers) if peers is not None else ()
-        mine = [peer.address for peer in listed if peer.id == node]
-        config = NodeConfig(id=node, data=data, peers=listed)
-        return attrs.evolve(config, listen=mine[0]) if mine else config
-    except FieldError as error:
-        raise click.UsageError(f"{' '.join(str(part) for part in error.path)}: {error}") from error
+        return node_config_of(found)
+    except InvalidSettingError as error:
+        if error.where.startswith("--"):
+            raise click.UsageError(f"{error.where}: {error.reason}") from error
+        raise

@@ -57,11 +57,21 @@ def up(
 
 
 @click.command()
-@click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="A node.toml.")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar="VIRTUALLOG_SERVE_CONFIG",
+    show_envvar=True,
+    help="A node.toml.",
+)
 @click.option("--id", "node", type=int, help="Number of this node.")
 @click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="Data directory.")
 @click.option("--peers", metavar="ID@HOST:PORT,...", help="All nodes of the cluster, this one included.")
 @click.option("--console", metavar="HOST:PORT", help="Answer HTTP there: /metrics, /healthz, /readyz, /status.")
+@click.option(
+    "--probes", metavar="HOST:PORT", help="Answer /healthz, /readyz and /metrics there, to other machines too."
+)
 @click.option(
     "--zookeeper", metavar="HOST:PORT", help="Be a server of the database: ZooKeeper's clients connect there."
 )
@@ -73,14 +83,17 @@ def serve(
     data: Path | None,
     peers: str | None,
     console: str | None,
+    probes: str | None,
     zookeeper: str | None,
     origin: str,
     end_with_parent: bool,
 ) -> None:
     """Run one node in the foreground, until Ctrl-C or SIGTERM.
 
-    Give either a config file (docs/reference/sample.toml lists every option), or --id, --data and --peers. --console, --zookeeper and
-    --restored are written into the config file if it lacks them, and refused if it contradicts them.
+    Give either a config file (docs/reference/sample.toml lists every option), or --id, --data and --peers. --console, --probes,
+    --zookeeper and --restored are written into the config file if it lacks them, and refused if it contradicts them.
+    Each option of the file has an environment variable, such as VIRTUALLOG_SERVE_LISTEN, which goes before the file;
+    options of the command go before both.
 
     \b
     Examples:
@@ -93,7 +106,7 @@ def serve(
     from virtuallog_server.cli.cluster import serve_job as work
     from virtuallog_server.config.config_file import StartOptions
 
-    options = StartOptions(console=console or "", zookeeper=zookeeper or "", origin=origin)
+    options = StartOptions(console=console or "", probes=probes or "", zookeeper=zookeeper or "", origin=origin)
     if config_file is not None:
         work.serve_file(config_file, options, end_with_parent)
     else:

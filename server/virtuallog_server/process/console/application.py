@@ -5,14 +5,16 @@
     /readyz    200 once the node knows a register and all its roles are open, else 503 and the reasons
     /status    this node's part of `virtuallog status --json`
 
+`Probes` serves the first three alone, at an address that other machines may reach.
+
 No page asks another node or a disk. An answer describes this process now, and arrives also while the node is in trouble.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import attrs
 import trio
@@ -23,11 +25,20 @@ from starlette.routing import Route
 from trio.abc import Listener
 
 from virtuallog.contract import metrics
+from virtuallog.contract.ports import Clock
+from virtuallog.rpc.security.credentials import Credentials
 from virtuallog.runtime import log
 from virtuallog_server.process.console import exposition
 from virtuallog_server.process.console.exposition import Collector
 from virtuallog_server.process.console.http_server import HttpServer
-from virtuallog_server.process.console.process_metrics import DataDirectoryMetrics, process_collectors
+from virtuallog_server.process.console.process_metrics import (
+    CertificateMetrics,
+    ClockMetrics,
+    DataDirectoryMetrics,
+    process_collectors,
+)
+
+Page: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
 class ConsoleSource(Protocol):
@@ -54,14 +65,12 @@ class Console:
     """Held during a scrape: two at once would only slow each other down, and the node."""
 
     def application(self) -> Starlette:
-        pages: dict[str, Callable[[Request], Any]] = {
-            "/": self._index,
-            "/metrics": self._metrics,
-            "/healthz": self._health,
-            "/readyz": self._readiness,
-            "/status": self._status,
-        }
-        return Starlette(routes=[Route(path, page, methods=["GET"]) for path, page in pages.items()])
+        return _application({**self.probes, "/": self._index, "/status": self._status})
+
+    @property
+    def probes(self) -> Mapping[str, Page]:
+        """The pages that supervisors and Prometheus ask for, by path."""
+        return {"/metrics": self._metrics, "/healthz": self._health, "/readyz": self._readiness}
 
     async def _index(self, _: Request) -> Response:
         return PlainTextResponse("/metrics\n/healthz\n/readyz\n/status\n")
@@ -84,19 +93,47 @@ class Console:
         return JSONResponse(self.subject.plain_status())
 
 
-async def run_console(
-    subject: ConsoleSource, parts: Sequence[object], data: Path, listeners: Sequence[Listener[Any]]
-) -> None:
-    """Serve until cancelled. Return if the console fails, which the node survives.
+@attrs.frozen(eq=False)
+class Probes:
+    """The part of a console that supervisors and Prometheus need. `run_probes` serves it."""
+
+    console: Console
+
+    def application(self) -> Starlette:
+        return _application(self.console.probes)
+
+
+def _application(pages: Mapping[str, Page]) -> Starlette:
+    return Starlette(routes=[Route(path, page, methods=["GET"]) for path, page in pages.items()])
+
+
+def open_console(
+    subject: ConsoleSource, parts: Sequence[object], data: Path, clock: Clock, credentials: Credentials | None
+) -> Console:
+    """The console of a node, with the metrics of its process.
 
     Args:
         subject: the node.
         parts: parts of its process that may have metrics.
         data: its data directory.
-        listeners: the listeners of the console.
+        clock: its clock.
+        credentials: its certificate. None if there is no TLS.
     """
+    surroundings = [DataDirectoryMetrics(data), ClockMetrics(clock), CertificateMetrics(credentials)]
+    return Console(subject, [*parts, *surroundings], process_collectors())
+
+
+async def run_console(console: Console, listeners: Sequence[Listener[Any]]) -> None:
+    """Serve all pages until cancelled. Return if the console fails, which the node survives."""
     try:
-        console = Console(subject, [*parts, DataDirectoryMetrics(data)], process_collectors())
         await HttpServer(console).run(listeners)
     except Exception:
         log.exception("the console has ended")
+
+
+async def run_probes(console: Console, listeners: Sequence[Listener[Any]]) -> None:
+    """Serve the probes until cancelled, to requests for any host name. Return if that fails, which the node survives."""
+    try:
+        await HttpServer(Probes(console), any_host=True).run(listeners)
+    except Exception:
+        log.exception("the probes have ended")

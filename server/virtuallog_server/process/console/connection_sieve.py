@@ -24,7 +24,7 @@ from virtuallog.contract.ports import Clock
 from virtuallog.rpc.connection_pace import ConnectionPace
 from virtuallog.rpc.connection_slots import ConnectionSlots
 from virtuallog.rpc.rate_limited_log import RateLimitedLog
-from virtuallog_server.process.console.first_bytes import Opening, OpeningVerdict
+from virtuallog_server.process.console.first_bytes import FirstBytes, OpeningVerdict
 
 PAUSE_SECONDS: Final = 0.1
 """Pause after a turn with a connection that is of no use yet: a caller meanwhile waits no longer than it takes to notice."""
@@ -63,7 +63,7 @@ class _Newcomer:
 class ConnectionSieve:
     """The new connections of one listener."""
 
-    opening: Opening
+    opening: FirstBytes
     clock: Clock
     slots: ConnectionSlots
     """Slots for connections that are not passed on yet: of too many the oldest is closed."""

@@ -45,7 +45,7 @@ class OpeningVerdict(Enum):
 
 
 @attrs.frozen(kw_only=True)
-class Opening:
+class FirstBytes:
     """The first bytes that a server takes."""
 
     judge: Callable[[bytes], OpeningVerdict]
@@ -58,9 +58,9 @@ class Opening:
     """Answers to other bytes."""
 
 
-def opening_of_http(head_bytes: int, seconds: float) -> Opening:
+def opening_of_http(head_bytes: int, seconds: float) -> FirstBytes:
     """A head of HTTP/1.1 with `head_bytes` at most, whole after `seconds`."""
-    return Opening(
+    return FirstBytes(
         judge=partial(_judge_http, head_bytes),
         bytes_max=head_bytes + 1,
         seconds=seconds,
@@ -68,9 +68,9 @@ def opening_of_http(head_bytes: int, seconds: float) -> Opening:
     )
 
 
-def opening_of_tls(seconds: float, refusal: bytes) -> Opening:
+def opening_of_tls(seconds: float, refusal: bytes) -> FirstBytes:
     """The first record of a client's hello, whole after `seconds`. `refusal` is the answer to other bytes."""
-    return Opening(
+    return FirstBytes(
         judge=_judge_tls,
         bytes_max=_RECORD_HEAD_BYTES + _RECORD_BYTES_MAX,
         seconds=seconds,

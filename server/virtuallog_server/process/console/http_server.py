@@ -1,4 +1,4 @@
-"""An HTTP server for the console of a node and pages like it: read-only, for requests that name this machine."""
+"""An HTTP server for the console of a node and pages like it: read-only, for requests that name this machine. Probes are for other machines too."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from starlette.applications import Starlette
+from starlette.types import ASGIApp
 from trio.abc import Listener
 
 from virtuallog.contract.ports import Clock
@@ -14,7 +15,9 @@ from virtuallog_server.process.console.host_check import LoopbackHostsOnly
 from virtuallog_server.process.console.http_connections import HttpBounds, HttpConnections
 
 CONNECTIONS_MAX: Final = 16
-"""Connections at a time: some scrapers and a person. For one more the oldest is closed, as an answer takes a moment."""
+"""Connections at a time from one address: some scrapers and a person. For one more the oldest is closed, as an answer takes a moment."""
+MACHINES_MAX: Final = 4
+"""Addresses that may have all their connections at a time, at a port for other machines: one of them alone does not push out the rest."""
 REQUEST_BYTES_MAX: Final = 8 << 10
 """Most bytes of a request's head. No page takes a body."""
 READ_SECONDS: Final = 10
@@ -37,16 +40,25 @@ class HttpApplication(Protocol):
 class HttpServer:
     """The server of one application."""
 
-    def __init__(self, console: HttpApplication, clock: Clock | None = None) -> None:
+    def __init__(self, console: HttpApplication, clock: Clock | None = None, *, any_host: bool = False) -> None:
+        """Serve nothing yet.
+
+        Args:
+            console: the application.
+            clock: clock of all times. None for the system's.
+            any_host: True to serve requests for any host name, from any machine.
+        """
         bounds = HttpBounds(
-            connections=CONNECTIONS_MAX,
+            connections=CONNECTIONS_MAX * (MACHINES_MAX if any_host else 1),
             connections_of_address=CONNECTIONS_MAX,
             head_bytes=REQUEST_BYTES_MAX,
             read_seconds=READ_SECONDS,
             keep_alive_seconds=KEEP_ALIVE_SECONDS,
             connection_seconds=CONNECTION_SECONDS,
         )
-        self._connections = HttpConnections(LoopbackHostsOnly(console.application()), bounds, clock or SystemClock())
+        application: ASGIApp = console.application()
+        guarded = application if any_host else LoopbackHostsOnly(application)
+        self._connections = HttpConnections(guarded, bounds, clock or SystemClock())
 
     async def run(self, listeners: Sequence[Listener[Any]]) -> None:
         """Serve until cancelled."""

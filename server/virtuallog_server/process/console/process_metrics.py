@@ -1,8 +1,9 @@
-"""Metrics of this process and its disk, from the operating system."""
+"""Metrics of this process, its disk, its clock and its certificate."""
 
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import attrs
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
 from virtuallog.contract import metrics
-from virtuallog.contract.metrics import MetricFamily
+from virtuallog.contract.metrics import MetricFamily, MetricKind, Sample
+from virtuallog.contract.ports import Clock
+from virtuallog.rpc.security.credentials import Credentials
 from virtuallog_server.process.console.exposition import Collector
 
 
@@ -34,3 +37,29 @@ class DataDirectoryMetrics:
             ),
             metrics.gauge("virtuallog_disk_bytes", "Size of the data directory's disk.", disk.f_blocks * disk.f_frsize),
         ]
+
+
+@attrs.frozen
+class ClockMetrics:
+    """The clock of this machine. Prometheus compares it with its own, and so with those of other nodes."""
+
+    clock: Clock
+
+    def metrics(self) -> Sequence[MetricFamily]:
+        return [
+            metrics.gauge("virtuallog_clock_seconds", "The node's clock, in seconds since 1970.", self.clock.wall())
+        ]
+
+
+@attrs.frozen
+class CertificateMetrics:
+    """The certificate in use."""
+
+    credentials: Credentials | None
+    """None if there is no TLS. Then the family has no sample."""
+
+    def metrics(self) -> Sequence[MetricFamily]:
+        loaded = [] if self.credentials is None else [self.credentials.current()]
+        ends = tuple(Sample({}, ssl.cert_time_to_seconds(each.expires)) for each in loaded)
+        meaning = "End of the certificate in use, in seconds since 1970. No sample without TLS."
+        return [MetricFamily("virtuallog_certificate_expires_seconds", MetricKind.GAUGE, meaning, ends)]

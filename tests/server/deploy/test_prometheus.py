@@ -1,0 +1,162 @@
+"""Debian's Prometheus, with the rules of share/prometheus, in front of three real nodes of which some die."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+from urllib.request import urlopen
+
+import attrs
+import pytest
+import trio
+import yaml  # type: ignore[import-untyped]
+
+from tests.debian import require
+from tests.free_ports import free_ports
+from tests.server.deploy.test_alerts import RULES
+from tests.server.process.console.http_client import get
+from tests.source_tree import ROOT
+from virtuallog.contract.types import NodeId
+from virtuallog.runtime.clock import SystemClock
+from virtuallog_server.local_cluster.supervisor import open_local_cluster
+
+pytestmark = [pytest.mark.processes, pytest.mark.long]
+
+INTERVAL: Final = "500ms"
+"""Time between scrapes, and between evaluations of the rules."""
+SECONDS_MAX: Final = 120
+"""Patience for an event that takes some seconds on a machine that is not busy."""
+NAME: Final = re.compile(r"virtuallog_[a-z_]+")
+
+
+@attrs.frozen
+class Prometheus:
+    """A server that scrapes the nodes."""
+
+    port: int
+
+    async def api(self, path: str) -> Any:
+        """The answer of its API."""
+        url = f"http://127.0.0.1:{self.port}/api/v1/{path}"
+        return (await trio.to_thread.run_sync(lambda: json.load(urlopen(url, timeout=10))))["data"]
+
+    async def value(self, expression: str) -> float:
+        """Value of a query for one number. -1 if there is no sample."""
+        found = (await self.api(f"query?query={quote(expression)}"))["result"]
+        return float(found[0]["value"][1]) if found else -1
+
+    async def firing(self) -> set[tuple[str, str]]:
+        """Names of the alerts that fire, with the address of the node. Empty for an alert about the cluster."""
+        alerts = (await self.api("alerts"))["alerts"]
+        return {
+            (each["labels"]["alertname"], each["labels"].get("instance", ""))
+            for each in alerts
+            if each["state"] == "firing"
+        }
+
+    async def wait(self, holds: Callable[[set[tuple[str, str]]], bool]) -> None:
+        """Wait for alerts of which this holds. Fails when that takes too long."""
+        clock = SystemClock()
+        fired = set[tuple[str, str]]()
+        with clock.timeout(SECONDS_MAX):
+            while not holds(fired := await self.firing()):
+                await clock.sleep(0.2)
+            return
+        raise AssertionError(f"these alerts fire: {fired}")
+
+
+def start(folder: Path, nodes: list[str], port: int) -> subprocess.Popen[bytes]:
+    """Start a Prometheus. Its rules are ours, without the time for which a condition has to hold."""
+    folder.mkdir()
+    rules = re.sub(r"^ *for: .*\n", "", RULES.read_text(), flags=re.MULTILINE)
+    (folder / "alerts.yaml").write_text(rules)
+    config = {
+        "global": {"scrape_interval": INTERVAL, "scrape_timeout": INTERVAL, "evaluation_interval": INTERVAL},
+        "rule_files": ["alerts.yaml"],
+        "scrape_configs": [{"job_name": "virtuallog", "static_configs": [{"targets": nodes}]}],
+    }
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+    command = [
+        "prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
+        f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn",
+    ]  # fmt: skip
+    with (folder / "log").open("wb") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log)
+
+
+@asynccontextmanager
+async def prometheus(folder: Path, nodes: list[str]) -> AsyncIterator[Prometheus]:
+    """Runs a Prometheus that scrapes the nodes, for the length of the block."""
+    found, clock = Prometheus(free_ports(1)), SystemClock()
+    process = start(folder, nodes, found.port)
+    try:
+        with clock.timeout(SECONDS_MAX):
+            while not await _is_ready(found.port):
+                assert process.poll() is None, f"Prometheus has ended; see {folder}/log"
+                await clock.sleep(0.1)
+        yield found
+    finally:
+        process.terminate()
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(process.wait)
+
+
+async def _is_ready(port: int) -> bool:
+    try:
+        return (await get(port, "/-/ready")).status == 200
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Write-ahead logs, which pytest would keep."""
+    yield tmp_path
+    shutil.rmtree(tmp_path)
+
+
+async def test_alerts_fire_when_nodes_die_and_clear_when_they_are_back(folder: Path) -> None:
+    """One node is killed, then a second: the alert about each, then that about the majority. Both nodes return, and all is quiet."""
+    require("Prometheus", lambda: shutil.which("prometheus") is not None, "prometheus")
+    first = free_ports(6)
+    nodes = [f"127.0.0.1:{first + each}" for each in range(3)]
+    async with (
+        open_local_cluster(folder / "cluster", base_port=0, console_port=first, zookeeper_port=first + 3) as cluster,
+        prometheus(folder / "prometheus", nodes) as monitor,
+    ):
+        await cluster.wait_ready()
+        down = {node: ("VirtuallogNodeDown", node) for node in nodes}
+        await monitor.wait(lambda fired: not fired & {*down.values(), ("VirtuallogNoMajority", "")})
+        assert await monitor.value("count(up == 1)") == 3
+
+        await cluster.kill(NodeId(3))
+        await monitor.wait(lambda fired: down[nodes[2]] in fired)
+        assert ("VirtuallogNoMajority", "") not in await monitor.firing()
+        await cluster.kill(NodeId(2))
+        await monitor.wait(lambda fired: {down[nodes[1]], ("VirtuallogNoMajority", "")} <= fired)
+        for node in (2, 3):
+            await cluster.start(NodeId(node))
+        await cluster.wait_ready()
+        await monitor.wait(lambda fired: not fired & {*down.values(), ("VirtuallogNoMajority", "")})
+
+        groups = (await monitor.api("rules"))["groups"]
+        assert {rule["health"] for group in groups for rule in group["rules"]} == {"ok"}, "an expression has an error"
+        await check_names(first)
+
+
+async def check_names(port: int) -> None:
+    """Check that a node shows each figure that alerts and the dashboard ask for."""
+    exposed = set(re.findall(r"^# TYPE (\w+)", (await get(port, "/metrics")).text, re.MULTILINE))
+    asked = set(NAME.findall((ROOT / "docs/howto/grafana.json").read_text()))
+    for group in yaml.safe_load(RULES.read_text())["groups"]:
+        asked |= {name for rule in group["rules"] for name in NAME.findall(rule["expr"])}
+    plain = {re.sub(r"_(bucket|count|sum)$", "", name) for name in asked}
+    assert len(plain) > 30
+    assert plain - exposed == set()
