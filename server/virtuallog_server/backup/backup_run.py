@@ -78,7 +78,7 @@ class FinishedBackup:
 
     manifest: BackupManifest
     written_bytes: int
-    """Bytes of the state and of the ranges that this run has saved."""
+    """Bytes of the state and of the ranges that this run has saved, or has found there and compared with the log."""
     seconds: float
     orphans: int
     """Ranges of former runs that were removed."""

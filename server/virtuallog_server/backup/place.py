@@ -7,7 +7,6 @@ a run was killed, or is not finished.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from typing import Final
 
 import attrs
@@ -68,19 +67,20 @@ class BackupPlace:
             raise CorruptionError(f"{name} at {self.url} is that of backup {found.number}")
         return found
 
-    async def newest(self) -> BackupManifest | None:
-        """The backup with the highest number. None if there is none. Errors as `read`."""
-        numbers = await self.numbers()
+    async def newest(self, below: int | None = None) -> BackupManifest | None:
+        """The backup with the highest number, of those below `below` if that is given. None if there is none. Errors
+        as `read`."""
+        numbers = [number for number in await self.numbers() if below is None or number < below]
         return await self.read(numbers[-1]) if numbers else None
 
-    async def newest_of_each_base(self) -> AsyncIterator[BackupManifest]:
+    async def newest_of_each_base(self) -> list[BackupManifest]:
         """The newest backup of each base, the newest base first: together they name all that is saved. Errors as
         `read`."""
-        numbers = await self.numbers()
-        while numbers:
-            manifest = await self.read(numbers[-1])
-            yield manifest
-            numbers = [number for number in numbers if number < manifest.base]
+        found, manifest = list[BackupManifest](), await self.newest()
+        while manifest is not None:
+            found.append(manifest)
+            manifest = await self.newest(manifest.base)
+        return found
 
     async def publish(self, manifest: BackupManifest) -> None:
         """Write the manifest, the last step of a backup. On return it is durable, and was read back.
@@ -131,7 +131,7 @@ class BackupPlace:
         """Remove ranges of this cluster that no backup names; returns them. Errors as `read`: a damaged manifest may
         name any, and nothing is removed then."""
         named = set[tuple[int, int]]()
-        async for manifest in self.newest_of_each_base():
+        for manifest in await self.newest_of_each_base():
             if manifest.cluster == cluster:
                 named |= {(each.start, each.stop) for each in manifest.ranges}
         orphans = [each for each in await self.ranges(cluster) if each not in named]

@@ -12,6 +12,7 @@ Nothing is changed where the backup is. `virtuallog up --restored INTO` starts t
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -133,10 +134,12 @@ async def find_backup(place: BackupPlace, wanted: BackupRequest) -> BackupManife
             return manifest
         reach.append(_reach(manifest))
     else:
-        async for manifest in place.newest_of_each_base():
-            if covers(manifest, wanted.position, wanted.time_ms):
-                return manifest
-            reach.append(_reach(manifest))
+        found = await place.newest()
+        while found is not None:
+            if covers(found, wanted.position, wanted.time_ms):
+                return found
+            reach.append(_reach(found))
+            found = await place.newest(found.base)
     if not reach:
         raise InvalidSettingError("from", f"there are no backups at {place.url}")
     raise InvalidSettingError("at", f"no backup reaches there; {'; '.join(reach[:10])}")
@@ -144,10 +147,8 @@ async def find_backup(place: BackupPlace, wanted: BackupRequest) -> BackupManife
 
 def _reach(manifest: BackupManifest) -> str:
     begins_ms = manifest.state.time_ms if manifest.state is not None else 0
-    return (
-        f"number {manifest.number} has positions {manifest.start} to {manifest.stop}, "
-        f"times {begins_ms} to {manifest.covered_ms} ms"
-    )
+    times = " to ".join(datetime.fromtimestamp(ms / 1000, UTC).isoformat() for ms in (begins_ms, manifest.covered_ms))
+    return f"number {manifest.number} has positions {manifest.start} to {manifest.stop}, times {times}"
 
 
 def end_sessions(store: LocalStore, time_ms: int) -> int:

@@ -72,7 +72,7 @@ def verify(url: str, number: int | None, as_json: bool) -> None:
 
 def show(url: str, as_json: bool) -> None:
     """Print the newest backup of each base."""
-    found = event_loop.run(_all, _place(url))
+    found = event_loop.run(_place(url).newest_of_each_base)
     if as_json:
         echo_json([_plain(manifest) for manifest in found])
         return
@@ -84,10 +84,6 @@ def show(url: str, as_json: bool) -> None:
         what = f"{manifest.base} to {manifest.number}" if manifest.number > manifest.base else str(manifest.number)
         reach = f"positions {manifest.start} to {manifest.stop}, {begins} to {_time(manifest.covered_ms)}"
         click.echo(f"{what}: {reach}, {manifest.size:,} bytes, cluster {manifest.cluster}")
-
-
-async def _all(place: BackupPlace) -> list[BackupManifest]:
-    return [manifest async for manifest in place.newest_of_each_base()]
 
 
 def restore(
