@@ -86,7 +86,7 @@ class FinishedBackup:
 
 @attrs.frozen
 class _Start:
-    """What a run goes on from."""
+    """State and ranges that a run goes on from."""
 
     start: int
     """Start of the backup."""

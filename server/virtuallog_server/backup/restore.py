@@ -61,7 +61,7 @@ class BackupRequest:
     position: LogPosition | None = None
     """Everything below is restored. None to go by time, or to take all that the backup has."""
     time_ms: int | None = None
-    """What was ordered before this time of day in milliseconds is restored. None if not by time."""
+    """Time of day in milliseconds: everything ordered before it is restored. None if not by time."""
     number: int | None = None
     """Number of the backup. None for the newest one that reaches there."""
     keep_sessions: bool = False
@@ -69,7 +69,7 @@ class BackupRequest:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What two attempts at the same have in common; plain values."""
+        """Request values that two attempts at the same have in common; plain values."""
         return {name: getattr(self, name) for name in ("position", "time_ms", "number", "keep_sessions")}
 
 

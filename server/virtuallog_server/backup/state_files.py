@@ -7,18 +7,19 @@ take them like any other compaction.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
 import attrs
-import trio
 from crc32c import crc32c
 
 from virtuallog.contract.errors import CorruptionError
 from virtuallog.contract.types import LogPosition
+from virtuallog.runtime.worker import Worker
 from virtuallog_database.engines.core.enabled_engines import switches
-from virtuallog_database.engines.core.inherited_state import Pair, inherited, pairs_within
+from virtuallog_database.engines.core.inherited_state import inherited, pairs_within
 from virtuallog_database.engines.core.keys import read_cursor
 from virtuallog_database.engines.core.state_digests import StateDigest
 from virtuallog_database.ports import CheckpointFile, LocalStore, StoreDirectory, StoreReader
@@ -93,15 +94,26 @@ async def upload_inherited(
 
     Raises: as `upload_store`.
     """
+    worker = Worker("tables of a restored state")
+    try:
+        return await _upload_tables(place, state, cluster, time_ms, work, worker)
+    finally:
+        worker.stop()
+
+
+async def _upload_tables(
+    place: CompactionStore, state: StoreReader, cluster: bytes, time_ms: int, work: Path, worker: Worker
+) -> Manifest:
     digest, tables = StateDigest(), list[Path]()
-    await trio.to_thread.run_sync(work.mkdir)
+    await worker.do(work.mkdir)
     for pairs in split_pairs(inherited(state), TABLE_BYTES):
-        tables.append(await trio.to_thread.run_sync(_write_table, work / f"{len(tables):06d}.sst", pairs))
+        tables.append(work / f"{len(tables):06d}.sst")
+        await worker.do(partial(write_table, tables[-1], pairs))
         digest.add(pairs)
-    files = await trio.to_thread.run_sync(assemble, work / "store", tables)
+    files = await worker.do(partial(assemble, work / "store", tables))
 
     async def read(file: CheckpointFile) -> bytes:
-        return await trio.to_thread.run_sync((work / "store" / file.name).read_bytes)
+        return await worker.do((work / "store" / file.name).read_bytes)
 
     described = StateDescription(
         cluster=cluster, position=read_cursor(state), time_ms=time_ms, engines=(), digest=digest
@@ -158,8 +170,3 @@ async def _remove_others(place: CompactionStore, manifest: Manifest) -> None:
     for name in await files.list():
         if name not in named:
             await files.delete(name)
-
-
-def _write_table(path: Path, pairs: Sequence[Pair]) -> Path:
-    write_table(path, pairs)
-    return path

@@ -164,28 +164,34 @@ def _short(url: str) -> str:
     return sha256(url.encode()).hexdigest()[:8]
 
 
-async def test_killed_at_each_step(tmp_path: Path) -> None:
-    """Before and after each request to the place, of a full backup, of one on top of it, and of a restore: what was finished before is as
-    good as it was, and the same call completes the rest."""
-    place = tmp_path / "backups"
-    url = f"file://{place}"
+@pytest.mark.parametrize("full", [True, False], ids=["full", "incremental"])
+async def test_killed_at_each_step_of_a_backup(tmp_path: Path, full: bool) -> None:
+    """Before and after each request to the place: the former backup is as good as it was, and the next run completes it."""
+    url = f"file://{tmp_path / 'backups'}"
     async with database(tmp_path) as made:
         await made.write(0, 20)
-        steps = await _killed_backups(made, f"{url}-full", full=True)
-        assert steps > 40
+        if not full:
+            await saved(made.log, url)
+            await made.write(20, 30)
+        assert await _killed_backups(made, url, full=full) > 20
+
+
+async def test_killed_at_each_step_of_a_restore(tmp_path: Path) -> None:
+    """Before and after each request, of the place and of the target: no cluster begins with half of it, and the same call completes it."""
+    url = f"file://{tmp_path / 'backups'}"
+    async with database(tmp_path) as made:
+        await made.write(0, 20)
         await saved(made.log, url)
-        steps = await _killed_backups(made, url)
-        assert steps > 20
-        counted = Steps()
-        whole = await restored(url, f"file://{tmp_path / 'whole'}", counted.opened(FsspecFiles))
-        for deadly in range(counted.taken):
-            into = tmp_path / f"into-{deadly}"
-            with pytest.raises(KilledError):
-                await restored(url, f"file://{into}", Steps(deadly).opened(FsspecFiles))
-            if not (into / origins.NAME).exists():
-                again = await restored(url, f"file://{into}", seed=2)
-                assert again.digests == whole.digests and again.state is not None and whole.state is not None
-                assert again.state.digests == whole.state.digests
+    counted = Steps()
+    whole = await restored(url, f"file://{tmp_path / 'whole'}", counted.opened(FsspecFiles))
+    assert whole.state is not None
+    for deadly in range(counted.taken):
+        into = tmp_path / f"into-{deadly}"
+        with pytest.raises(KilledError):
+            await restored(url, f"file://{into}", Steps(deadly).opened(FsspecFiles))
+        if not (into / origins.NAME).exists():
+            again = await restored(url, f"file://{into}", seed=2)
+            assert again.state is not None and again.state.digests == whole.state.digests
 
 
 async def _killed_backups(made: Database, url: str, **settings: Any) -> int:
