@@ -89,14 +89,14 @@ class InterruptedFiles:
 
 @attrs.define(eq=False)
 class Steps:
-    """Requests to a place, counted: step 2n is before request n, step 2n + 1 after it."""
+    """Requests to a place, counted. A process that dies before a request has died after the one before it."""
 
     deadly: int | None = None
-    """Step at which the process dies. None if it lives."""
+    """Number of the request before which the process dies. None if it lives."""
     taken: int = 0
 
     def opened(self, open_files: OpenDirectory) -> OpenDirectory:
-        return lambda url: InterruptedFiles(open_files(url), self._step, self._step)
+        return lambda url: InterruptedFiles(open_files(url), self._step, lambda: None)
 
     def _step(self) -> None:
         self.taken += 1

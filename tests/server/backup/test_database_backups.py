@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import attrs
@@ -166,18 +167,41 @@ def _short(url: str) -> str:
 
 @pytest.mark.parametrize("full", [True, False], ids=["full", "incremental"])
 async def test_killed_at_each_step_of_a_backup(tmp_path: Path, full: bool) -> None:
-    """Before and after each request to the place: the former backup is as good as it was, and the next run completes it."""
-    url = f"file://{tmp_path / 'backups'}"
+    """Before each request to the place: the former backup is as good as it was, and the next run completes it."""
+    former = tmp_path / "former"
     async with database(tmp_path) as made:
         await made.write(0, 20)
-        if not full:
-            await saved(made.log, url)
+        if full:
+            former.mkdir()
+        else:
+            await saved(made.log, f"file://{former}")
             await made.write(20, 30)
-        assert await _killed_backups(made, url, full=full) > 20
+        counted = Steps()
+        await trio.to_thread.run_sync(copytree, former, tmp_path / "counted")
+        await saved(made.log, f"file://{tmp_path / 'counted'}", counted.opened(FsspecFiles))
+        for deadly in range(counted.taken):
+            place = tmp_path / f"place-{deadly}"
+            await trio.to_thread.run_sync(copytree, former, place)
+            await _killed_and_completed(made, f"file://{place}", deadly, is_verified=deadly % 8 == 0)
+        assert counted.taken > 20
+
+
+async def _killed_and_completed(made: Database, url: str, deadly: int, *, is_verified: bool) -> None:
+    """Kill a backup before a request, look at the place, and back up once more."""
+    place = BackupPlace(url, FsspecFiles)
+    former = await place.newest()
+    try:
+        await saved(made.log, url, Steps(deadly).opened(FsspecFiles))
+    except KilledError:
+        assert await place.newest() == former or (await place.numbers())[-1] == (former.number if former else 0) + 1
+    last = await saved(made.log, url)
+    assert last.manifest.base == 1 and last.manifest.digests
+    if is_verified:
+        await verify_backup(place, None, FsspecFiles, SystemClock(), random.Random(1))
 
 
 async def test_killed_at_each_step_of_a_restore(tmp_path: Path) -> None:
-    """Before and after each request, of the place and of the target: no cluster begins with half of it, and the same call completes it."""
+    """Before each request, of the place and of the target: no cluster begins with half of it, and the same call completes it."""
     url = f"file://{tmp_path / 'backups'}"
     async with database(tmp_path) as made:
         await made.write(0, 20)
@@ -192,23 +216,6 @@ async def test_killed_at_each_step_of_a_restore(tmp_path: Path) -> None:
         if not (into / origins.NAME).exists():
             again = await restored(url, f"file://{into}", seed=2)
             assert again.state is not None and again.state.digests == whole.state.digests
-
-
-async def _killed_backups(made: Database, url: str, **settings: Any) -> int:
-    """Kill a backup at each of its steps, one after the other, each on top of what the former one has left. Returns their number."""
-    deadly = 0
-    while True:
-        steps, place = Steps(deadly), BackupPlace(url, FsspecFiles)
-        former = await place.newest()
-        try:
-            await saved(made.log, url, steps.opened(FsspecFiles), **settings)
-        except KilledError:
-            newest = await place.newest()
-            assert former is None or (newest is not None and newest.number in {former.number, former.number + 1})
-            deadly += 1
-            continue
-        await verify_backup(place, None, FsspecFiles, SystemClock(), random.Random(1))
-        return deadly
 
 
 async def test_a_new_cluster_begins_with_a_backup(tmp_path: Path) -> None:
