@@ -50,6 +50,17 @@ class MemoryPlace:
         return {(url, name): content for url, files in found for name, content in files.content.items()}
 
 
+async def dies(run: Awaitable[object]) -> bool:
+    """True if the process has died in this, also in several tasks at a time."""
+    try:
+        await run
+    except* KilledError:
+        has_died = True
+    else:
+        has_died = False
+    return has_died
+
+
 Interruption = Callable[[], None]
 """Called before each request and after it; may raise."""
 
