@@ -19,5 +19,6 @@ async def test_a_small_run() -> None:
     assert found.problems == []
     saved, times, restores = report(Machine.look(), found).tables
     assert [row[0] for row in saved.rows] == ["full", "on top of it"]
-    assert found.backups[0].entries >= 2000 and found.backups[1].entries >= 100
+    assert found.backups[0].writes >= 2000 and found.backups[1].writes >= 100
+    assert all(each.entries > 0 for each in found.backups)
     assert len(times.rows) == 3 and len(restores.rows) == 2

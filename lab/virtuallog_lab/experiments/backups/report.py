@@ -26,7 +26,17 @@ def report(machine: Machine, found: BackupFindings) -> Report:
 
 
 def _backups(found: BackupFindings) -> Table:
-    columns = ["backup", "entries", "MB written", "seconds", "entries/s", "MB/s written", "MB/s of values", "cp MB/s"]
+    columns = [
+        "backup",
+        "writes",
+        "entries",
+        "MB written",
+        "seconds",
+        "writes/s",
+        "MB/s written",
+        "MB/s of values",
+        "cp MB/s",
+    ]
     return Table("Backups; cp copies the same files, then syncs", columns, [_row(each) for each in found.backups])
 
 
@@ -34,10 +44,11 @@ def _row(each: TimedBackup) -> list[str]:
     copied = "" if each.copied_seconds is None else f"{each.written_bytes / each.copied_seconds / _MEGABYTE:,.1f}"
     return [
         each.what,
+        f"{each.writes:,}",
         f"{each.entries:,}",
         f"{each.written_bytes / _MEGABYTE:,.1f}",
         f"{each.seconds:,.1f}",
-        f"{each.entries / each.seconds:,.0f}",
+        f"{each.writes / each.seconds:,.0f}",
         f"{each.written_bytes / each.seconds / _MEGABYTE:,.2f}",
         f"{each.value_bytes / each.seconds / _MEGABYTE:,.2f}",
         copied,

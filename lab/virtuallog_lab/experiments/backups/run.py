@@ -48,7 +48,9 @@ class TimedBackup:
     """One backup."""
 
     what: str
+    writes: int
     entries: int
+    """Entries of the log that have these writes: servers put many writes into one."""
     written_bytes: int
     value_bytes: int
     """Bytes of the values of these writes, before compression."""
@@ -108,9 +110,9 @@ class BackupExperiment:
         await load.write(plan.writes)
         load_seconds = CLOCK.monotonic() - began
         tell(f"{load.done:,} writes in {load_seconds:.0f} s")
-        full = await self._back_up("full", copied=True)
+        full = await self._back_up("full", load.done, copied=True)
         await load.write(int(plan.writes * MORE_PART))
-        more = await self._back_up("on top of it", copied=False)
+        more = await self._back_up("on top of it", load.done - full.writes, copied=False)
         began = CLOCK.monotonic()
         found = await verify_backup(self._place, None, self._open, CLOCK, random.Random(plan.seed))
         verify_seconds = CLOCK.monotonic() - began
@@ -125,12 +127,12 @@ class BackupExperiment:
             rto_seconds=found.rto_seconds, verify_seconds=verify_seconds, pairs=found.pairs, problems=problems,
         )  # fmt: skip
 
-    async def _back_up(self, what: str, *, copied: bool) -> TimedBackup:
+    async def _back_up(self, what: str, writes: int, *, copied: bool) -> TimedBackup:
         made = await back_up(self.log, self._place, BackupSettings())
         tell(f"backup {made.manifest.number} in {made.seconds:.1f} s")
         entries = made.manifest.ranges[-1].entries if not made.manifest.full else made.manifest.entries
         return TimedBackup(
-            what=what, entries=entries, written_bytes=made.written_bytes, value_bytes=entries * self.plan.size,
+            what=what, writes=writes, entries=entries, written_bytes=made.written_bytes, value_bytes=writes * self.plan.size,
             seconds=made.seconds, copied_seconds=await self._copy(made) if copied else None,
         )  # fmt: skip
 
