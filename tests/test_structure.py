@@ -67,14 +67,16 @@ UNNAMED = {
     "check-wheel-contents",
     "fastapi",
     "kubernetes-validate",
+    "moto",
     "pandas",
     "pipx",
     "pytest-timeout",
     "pytest-trio",
     "pytest-xdist",
+    "s3fs",
     "setuptools",
 }
-"""Distributions used without an import statement: by PySpark, by pytest, by a subprocess, by an example."""
+"""Distributions used without an import statement: by PySpark, by pytest, by fsspec, by a subprocess, by an example."""
 
 EXPERIMENTS = Path("lab/virtuallog_lab/experiments")
 """Programs that measure the real machine, and are never simulated."""

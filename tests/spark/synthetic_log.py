@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pyspark_virtuallog.restore.history import copy_history
 from virtuallog.contract.batch import Batch, SessionId
 from virtuallog.contract.loglet import Placed
 from virtuallog.contract.types import PlacedBatch
+from virtuallog_loglets.archive.creation.copied_history import copy_history
 from virtuallog_loglets.archive.creation.data_files import DataFileSizes
 from virtuallog_loglets.archive.creation.executor import SerialExecutor
 from virtuallog_loglets.archive.creation.segment_source import ReadableSegment

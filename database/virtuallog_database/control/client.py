@@ -46,14 +46,15 @@ def _reason(answer: Outcome[DatabaseStatus]) -> str:
     return str(answer) if isinstance(answer, VirtualLogError) else answer.waiting_for or answer.state
 
 
-async def place_hold(log: VirtualLog, name: str, position: LogPosition) -> None:
-    """Keep the log from `position` on, without an end. An existing hold of this name moves there.
+async def place_hold(log: VirtualLog, name: str, position: LogPosition, seconds: float = 0) -> None:
+    """Keep the log from `position` on. An existing hold of this name moves there.
 
     Args:
         log: its client must know the interface `DATABASE`, and have a certificate of an
             administrator.
         name: name of the hold.
         position: may be before the position of the existing hold.
+        seconds: the hold ends after this time; 0 for never.
 
     Raises:
         UnsupportedError: no database stands on this log.
@@ -63,7 +64,7 @@ async def place_hold(log: VirtualLog, name: str, position: LogPosition) -> None:
         VirtualLogError: the server refused: too many holds, or no permission.
     """
     await _check_database(log)
-    request = PlaceHold(name=name, position=position, milliseconds=0)
+    request = PlaceHold(name=name, position=position, milliseconds=int(seconds * 1000))
     await call_any_replica(log.view.environment.services, sorted((await log.view.current()).nodes), request)
 
 

@@ -77,6 +77,19 @@ def pairs_of(directory: Path, settings: StoreSettings = DEFAULT) -> Iterator[tup
         database.close()
 
 
+def split_pairs(pairs: Iterable[tuple[bytes, bytes]], table_bytes: int) -> Iterator[Sequence[tuple[bytes, bytes]]]:
+    """The pairs in lists of about so many bytes of keys and values, in order; none is empty."""
+    table, size = list[tuple[bytes, bytes]](), 0
+    for pair in pairs:
+        table.append(pair)
+        size += len(pair[0]) + len(pair[1])
+        if size >= table_bytes:
+            yield table
+            table, size = [], 0
+    if table:
+        yield table
+
+
 def _write(path: Path, pairs: Iterable[tuple[bytes, bytes]], settings: StoreSettings) -> WrittenTable | None:
     writer = rocksdict.SstFileWriter(database_options(settings))
     count, first, last = 0, b"", b""

@@ -16,7 +16,7 @@ Durable format, version 1: JSON,
 contains a checksum of the content, so two concurrent writers of the same compaction do not spoil
 each other's files. Checksums are CRC32C. `engines` are those enabled at the position: a program
 that does not know one of them ignores the compaction. Unknown fields are skipped; another version
-is refused.
+is refused. `tables` is empty in what programs without Spark have made: a backup, or a restored state.
 """
 
 from __future__ import annotations
@@ -103,6 +103,7 @@ class Manifest:
     `virtuallog_database.engines.core.state_digests`."""
     store: tuple[StoreFile, ...]
     tables: tuple[Table, ...]
+    """The same pairs as Parquet. Empty if only the store was written."""
     writer: str
     """Program that wrote it, for human readers."""
 
@@ -176,7 +177,7 @@ def _manifest_untrusted(fields: Mapping[str, Any]) -> Manifest:
         tables=tuple(map(_table_untrusted, fields["tables"])),
         writer=_text(fields["writer"]),
     )
-    if sum(table.pairs for table in manifest.tables) != manifest.pairs:
+    if manifest.tables and sum(table.pairs for table in manifest.tables) != manifest.pairs:
         raise ValueError("its tables do not have as many pairs as it says")
     for former, table in zip(manifest.tables, manifest.tables[1:], strict=False):
         if not former.first <= former.last < table.first:

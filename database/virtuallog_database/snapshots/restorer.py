@@ -132,7 +132,7 @@ class Restorer:
             pause = min(2 * pause, longest)
 
     async def _attempt(self) -> None:
-        source = await self._newest_offer(await self._find_trim_point())
+        source = await self.newest_offer(await self._find_trim_point())
         name, position = source.name, source.offer.position
         log.info("restoring a snapshot", source=name, position=position, files=len(source.offer.files))
         self._distrusted.add(name)  # until it has delivered what it offered
@@ -152,7 +152,7 @@ class Restorer:
             await self.directory.staging.clear()
             raise UnavailableError(f"the snapshot of {source} is damaged: {error}") from error
 
-    async def _newest_offer(self, trim_point: LogPosition) -> SnapshotSource:
+    async def newest_offer(self, trim_point: LogPosition) -> SnapshotSource:
         """Newest offer from which the log can be played on. Of two equal ones the first peer's,
         which is nearer than a compaction."""
         peers = list(self.peers())

@@ -21,6 +21,7 @@ ENTRY_POINTS: Final = "virtuallog.commands"
 _MODULES: Final = {
     "append": ("append",),
     "archive": ("archive",),
+    "backup": ("backup", "restore"),
     "certificates": ("certificates",),
     "completion": ("completion",),
     "chain": ("chain", "reconfigure", "truncate", "seal"),

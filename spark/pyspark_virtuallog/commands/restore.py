@@ -18,9 +18,9 @@ from virtuallog_server.cli.common.progress_bar import progress_bar
 
 if TYPE_CHECKING:
     from pyspark_virtuallog.archive.tasks import Job
-    from pyspark_virtuallog.restore.history import Tell
     from pyspark_virtuallog.restore.restoration import Restored
     from virtuallog.contract.ports import Clock
+    from virtuallog_loglets.archive.creation.copied_history import Tell
     from virtuallog_loglets.archive.creation.executor import ArchiveExecutor
     from virtuallog_loglets.archive.creation.segment_source import ReadableSegment
     from virtuallog_loglets.archive.drivers.files import Files

@@ -84,7 +84,8 @@ async def begin(log: VirtualLog, place: CompactionStore, files: Files, path: Pat
     base = await place.newest(cluster)
     if base is not None:
         base.check(cluster, KNOWN)
-        base = base if base.position >= trim_point else None
+        # Effects are merged over tables; a backup, or a state that was restored without Spark, has none.
+        base = base if base.position >= trim_point and base.tables else None
     directory = await open_store_directory(path)
     try:
         store = await directory.open()

@@ -9,7 +9,6 @@ from typing import Any
 import attrs
 
 from pyspark_virtuallog.restore.coverage import reach, whole_from
-from pyspark_virtuallog.restore.plan import Plan
 from pyspark_virtuallog.restore.range_reader import RangeReader
 from pyspark_virtuallog.restore.sources import LogSources
 from virtuallog.client.cluster_file import ClusterFile
@@ -17,6 +16,7 @@ from virtuallog.client.time_search import search_time
 from virtuallog.contract.errors import InvalidSettingError
 from virtuallog.contract.register import ClusterId
 from virtuallog.contract.types import LogPosition
+from virtuallog_loglets.archive.restore_plan import RestorePlan
 
 
 @attrs.frozen(kw_only=True)
@@ -65,7 +65,7 @@ class RestorePlanner:
     _found: LogSources
     _open_reading: Callable[[int, int], RangeReader]
 
-    async def run(self, cluster: ClusterId) -> Plan:
+    async def run(self, cluster: ClusterId) -> RestorePlan:
         """The plan for the new cluster with this id.
 
         Raises:
@@ -81,7 +81,7 @@ class RestorePlanner:
             raise InvalidSettingError("since", "no history is restored; --history does")
         if wanted.store is not None and not with_state:
             raise InvalidSettingError("store", "no state is restored; --state does")
-        return Plan(
+        return RestorePlan(
             asked=wanted.asked,
             former=found.cluster,
             cluster=cluster,

@@ -23,8 +23,6 @@ import attrs
 
 from pyspark_virtuallog.archive.tasks import Job
 from pyspark_virtuallog.restore import sources
-from pyspark_virtuallog.restore.history import RestoredHistory, Tell, copy_history
-from pyspark_virtuallog.restore.plan import Plan, read_plan, write_plan
 from pyspark_virtuallog.restore.planner import RestorePlanner, RestoreRequest
 from pyspark_virtuallog.restore.range_reader import RangeReader, open_reading
 from pyspark_virtuallog.restore.ranges import RangeExecutorFactory, RangeJob
@@ -44,10 +42,12 @@ from virtuallog_database.snapshots.compaction_store import CompactionStore
 from virtuallog_database.snapshots.wire import SNAPSHOTS
 from virtuallog_loglets.archive import restored_origin as origins
 from virtuallog_loglets.archive.config import join
+from virtuallog_loglets.archive.creation.copied_history import RestoredHistory, Tell, copy_history
 from virtuallog_loglets.archive.creation.executor import ArchiveExecutor, SerialExecutor
 from virtuallog_loglets.archive.creation.segment_source import ReadableSegment
 from virtuallog_loglets.archive.drivers.files import Files
 from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
+from virtuallog_loglets.archive.restore_plan import RestorePlan, read_plan, write_plan
 from virtuallog_loglets.archive.restored_origin import ARCHIVES, Origin
 
 _CLUSTER_BYTES: Final = 16
@@ -123,7 +123,7 @@ class _Restoring:
         await FsspecFiles(self._wanted.into).write(origins.NAME, origin.encode())
         return Restored(former=plan.former, origin=origin, state=state, history=history)
 
-    async def _plan(self) -> Plan:
+    async def _plan(self) -> RestorePlan:
         """The plan: decided now, or by an earlier attempt at the same."""
         files, url = FsspecFiles(self._wanted.into), self._wanted.into
         plan = await read_plan(files, url)
@@ -132,7 +132,7 @@ class _Restoring:
         plan.check(url, self._wanted.asked, self._found.cluster)
         return plan
 
-    async def _decide(self) -> Plan:
+    async def _decide(self) -> RestorePlan:
         """Decide. Refuses what cannot be made, as far as that shows, before anything is written."""
         cluster = ClusterId(self._random.randbytes(_CLUSTER_BYTES))
         plan = await RestorePlanner(self._wanted, self._found, self._reading).run(cluster)
@@ -165,7 +165,7 @@ class _Restoring:
             executor_factory, join(self._wanted.into, ARCHIVES), cluster, since, position, self._tell
         )
 
-    async def _restore_state(self, plan: Plan) -> Manifest:
+    async def _restore_state(self, plan: RestorePlan) -> Manifest:
         place, position = CompactionStore(self._wanted.into), plan.position
         if self._wanted.store is None and (done := await place.newest(plan.cluster)) is not None:
             return done  # by a former attempt, which has read it back

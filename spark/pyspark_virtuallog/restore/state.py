@@ -14,68 +14,21 @@ state there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
 from pyspark_virtuallog.compact.merge import TABLE_BYTES, write_part
 from pyspark_virtuallog.compact.publication import ReplayedState, publish
-from virtuallog.contract.errors import InvalidSettingError
-from virtuallog.contract.types import LogPosition, PlacedBatch
 from virtuallog_database.engines.core.enabled_engines import switches
 from virtuallog_database.engines.core.inherited_state import Pair, inherited, pairs_within
 from virtuallog_database.engines.core.keys import read_cursor
 from virtuallog_database.engines.core.state_digests import StateDigest
-from virtuallog_database.ports import LocalStore, StoreReader
-from virtuallog_database.replica.replay import Replay
-from virtuallog_database.rocks.directory import RocksDirectory
+from virtuallog_database.ports import StoreReader
+from virtuallog_database.rocks.tables import split_pairs
 from virtuallog_database.snapshots.compaction_manifest import Manifest
-from virtuallog_database.snapshots.compaction_source import CompactionSource
 from virtuallog_database.snapshots.compaction_store import CompactionStore
-from virtuallog_database.snapshots.transfer import fetch
-from virtuallog_loglets.archive.creation.segment_source import ReadableSegment
-
-
-async def install(directory: RocksDirectory, base: CompactionSource) -> None:
-    """Make a compaction the store of a directory, whose store is closed.
-
-    Raises:
-        UnavailableError, CorruptionError: it cannot be read, or is damaged.
-        VirtualLogError: of the disk.
-    """
-    await fetch(base, directory.staging)
-    await directory.staging.install()
-
-
-async def play_up_to(
-    store: LocalStore,
-    reading: ReadableSegment,
-    position: LogPosition,
-    tell: Callable[[int], None] = lambda position: None,
-) -> int:
-    """Bring a store to a position, durably. Returns the wall-clock time of the last played entry,
-    in milliseconds; 0 if there was none.
-
-    Raises:
-        InvalidSettingError: the store is past the position.
-        CorruptionError: a part of the log is lost.
-        BinaryTooOldError: the database uses an engine that this program does not know.
-        VirtualLogError: as the reading, and the store; what was played stays.
-    """
-    replay, time_ms = Replay(store), 0
-    if replay.cursor > position:
-        raise InvalidSettingError("store", f"has applied the log up to {replay.cursor}, and {position} is wanted")
-    while replay.cursor < position:
-        found = await reading.read(replay.cursor, position)
-        for _ in replay.play(found):
-            if store.is_behind:
-                await store.flush()
-        times = [placed.time_ms for placed in found if isinstance(placed, PlacedBatch)]
-        time_ms = times[-1] if times else time_ms
-        tell(replay.cursor)
-    await store.flush()
-    return time_ms
 
 
 async def publish_state(
@@ -98,7 +51,7 @@ async def publish_state(
     """
     position, fold = read_cursor(state), StateDigest()
     url, written = place.location(cluster, position), []
-    for pairs in tables(pairs_within(state) if with_engines else inherited(state)):
+    for pairs in split_pairs(pairs_within(state) if with_engines else inherited(state), TABLE_BYTES):
         fold.add(pairs)
         written.append(write_part(url, _arrow(pairs)))
     on = sorted(name for name, is_on in switches(state).items() if is_on)
@@ -111,19 +64,6 @@ async def publish_state(
         pairs=fold.pairs,
     )
     return await publish(place, played, written, work)
-
-
-def tables(pairs: Iterable[Pair], table_bytes: int = TABLE_BYTES) -> Iterator[Sequence[Pair]]:
-    """The pairs in lists of about so many bytes."""
-    table, size = list[Pair](), 0
-    for pair in pairs:
-        table.append(pair)
-        size += len(pair[0]) + len(pair[1])
-        if size >= table_bytes:
-            yield table
-            table, size = [], 0
-    if table:
-        yield table
 
 
 def _arrow(pairs: Sequence[Pair]) -> pa.Table:

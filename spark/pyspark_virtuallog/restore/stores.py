@@ -22,10 +22,8 @@ import attrs
 import trio
 
 from pyspark_virtuallog.compact.start_state import restore_snapshot
-from pyspark_virtuallog.restore.history import Tell
 from pyspark_virtuallog.restore.range_reader import RangeReader
 from pyspark_virtuallog.restore.sources import LogSources
-from pyspark_virtuallog.restore.state import install, play_up_to
 from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.contract.errors import CorruptionError, InvalidSettingError, UnavailableError, VirtualLogError
 from virtuallog.contract.metrics import Counter
@@ -39,6 +37,8 @@ from virtuallog_database.ports import LocalStore
 from virtuallog_database.rocks.directory import RocksDirectory, open_store_directory
 from virtuallog_database.snapshots.compaction_source import CompactionSource
 from virtuallog_database.snapshots.compaction_store import CompactionStore
+from virtuallog_database.snapshots.played_store import install, play_up_to
+from virtuallog_loglets.archive.creation.copied_history import Tell
 
 NAME: Final = "restore"
 """Replica name used to fetch a server's snapshot."""

@@ -16,6 +16,7 @@ from virtuallog_loglets.archive import config as archive_config
 from virtuallog_loglets.archive.creation.data_files import DataFileSizes
 from virtuallog_loglets.paxos.standalone import log as paxos_log
 from virtuallog_loglets.raft.standalone import client as raft_client
+from virtuallog_server.backup import backup_run
 from virtuallog_server.cli import main
 from virtuallog_server.cli.common import limits
 from virtuallog_server.cli.paxos_log.trace import Content
@@ -74,6 +75,7 @@ def test_numbers_in_options_are_those_of_the_modules_they_stand_for() -> None:
     assert limits.POSITION_MAX == types.POSITION_MAX
     assert limits.ENTRY_BYTES_MAX == batch.ENTRY_BYTES_MAX
     assert limits.GRACE_SECONDS == archive_config.GRACE_SECONDS
+    assert limits.BACKUP_HOLD_SECONDS == backup_run.HOLD_SECONDS
     assert limits.PAXOS_OUTSTANDING_MAX == paxos_log.OUTSTANDING_MAX
     assert limits.RAFT_OUTSTANDING_MAX == raft_client.SESSIONS_IDLE_MAX
     assert {*limits.PAXOS_CONTENTS} == {content.value for content in Content}

@@ -13,7 +13,6 @@ import pytest
 import trio
 
 from pyspark_virtuallog.restore.coverage import Span
-from pyspark_virtuallog.restore.plan import NAME as PLAN
 from pyspark_virtuallog.restore.planner import RestoreRequest
 from pyspark_virtuallog.restore.range_reader import RangeReader
 from pyspark_virtuallog.restore.restoration import Restored, restore
@@ -30,6 +29,7 @@ from virtuallog.contract.loglet import Placed
 from virtuallog.contract.types import Gap, GapKind, LogPosition, PlacedBatch
 from virtuallog_loglets.archive.config import directory_of
 from virtuallog_loglets.archive.creation.segment_source import ReadableSegment
+from virtuallog_loglets.archive.restore_plan import NAME as PLAN
 from virtuallog_loglets.archive.restored_origin import NAME as ORIGIN
 
 

@@ -12,11 +12,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from pyspark_virtuallog.restore.history import copy_history
 from pyspark_virtuallog.restore.planner import RestoreRequest
 from pyspark_virtuallog.restore.range_reader import LiveReader
 from pyspark_virtuallog.restore.restoration import Restored, restore
-from pyspark_virtuallog.restore.state import install, play_up_to, tables
 from pyspark_virtuallog.restore.stores import MARK
 from tests.database.engines.world import Replicas, Running
 from tests.database.replica.test_database import databases, of
@@ -32,11 +30,13 @@ from virtuallog_database.engines.core.inherited_state import inherited
 from virtuallog_database.engines.core.keys import CURSOR, read_cursor
 from virtuallog_database.engines.core.state_digests import state_digest_of
 from virtuallog_database.rocks.directory import open_store_directory
-from virtuallog_database.rocks.tables import pairs_of
+from virtuallog_database.rocks.tables import pairs_of, split_pairs
 from virtuallog_database.snapshots.compaction_source import CompactionSource
 from virtuallog_database.snapshots.compaction_store import CompactionStore
+from virtuallog_database.snapshots.played_store import install, play_up_to
 from virtuallog_database.testing.memory_store import MemoryDisk, SortedPairs
 from virtuallog_database.tree.commands import Create, CreateSession, Mode, Operation, Origin, SetData
+from virtuallog_loglets.archive.creation.copied_history import copy_history
 from virtuallog_loglets.archive.creation.executor import SerialExecutor
 
 NEW = ClusterId(b"n" * 16)
@@ -268,10 +268,10 @@ async def test_a_store_goes_on_where_it_was_left(autojump_clock: MockClock) -> N
 def test_tables_are_cut_by_size() -> None:
     """In order, none empty, nothing lost: as many as it takes, and one for what is small."""
     pairs = [(b"%04d" % number, b"v" * 96) for number in range(100)]
-    cut = list(tables(pairs, table_bytes=1000))
+    cut = list(split_pairs(pairs, 1000))
     assert [len(table) for table in cut] == [10] * 10
     assert [pair for table in cut for pair in table] == pairs
-    assert list(tables([], table_bytes=1000)) == []
+    assert list(split_pairs([], 1000)) == []
 
 
 def begin_at(world: Replicas, position: LogPosition) -> None:

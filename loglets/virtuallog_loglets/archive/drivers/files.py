@@ -6,7 +6,7 @@ lock. The adapter to fsspec is `fsspec_files.py`; the simulator has its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol, TypeAlias
 
 NEEDS: Final = "archives need more libraries: pip install 'virtuallog[archive]'"
@@ -57,6 +57,14 @@ class Files(Protocol):
         ...
 
 
+class Directory(Files, Protocol):
+    """Files of a directory that has others in it."""
+
+    async def directories(self) -> Sequence[str]:
+        """Names of the directories in this one, in order; empty if it does not exist."""
+        ...
+
+
 class BlockingFiles(Protocol):
     """Files of one archive for callers without trio, as in a worker of Spark. Methods and errors
     are those of `Files`."""
@@ -68,6 +76,8 @@ class BlockingFiles(Protocol):
     def list(self) -> Mapping[str, int]: ...
 
 
+OpenDirectory: TypeAlias = Callable[[str], Directory]
+"""As `OpenFiles`, for directories with others in them."""
 OpenFiles: TypeAlias = Callable[[str], Files]
 """Opens the directory with this URL; makes no request before the first operation.
 

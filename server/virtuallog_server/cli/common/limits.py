@@ -21,3 +21,5 @@ PAXOS_CONTENTS: Final = ("zero", "one", "random")
 """Values of `virtuallog_server.cli.paxos_log.trace.Content`."""
 ROLES: Final = ("sequencer", "log-server", "replica")
 """`virtuallog_server.config.node_config.ROLES`."""
+BACKUP_HOLD_SECONDS: Final = 604_800.0
+"""`virtuallog_server.backup.backup_run.HOLD_SECONDS`."""

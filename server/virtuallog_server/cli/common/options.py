@@ -86,7 +86,7 @@ def restored_option(command: CommandT) -> CommandT:
         metavar="DIR|URL",
         default="",
         callback=_absolute_url,
-        help="Begin a new cluster with what `virtuallog spark restore` has written there.",
+        help="Begin a new cluster with what `virtuallog restore` has written there.",
     )(command)
 
 

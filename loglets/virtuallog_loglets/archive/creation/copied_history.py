@@ -18,7 +18,7 @@ from virtuallog_loglets.archive.core.manifest import checksum
 from virtuallog_loglets.archive.creation.archive_writer import ArchiveWriter
 from virtuallog_loglets.archive.creation.executor import ArchiveExecutor
 from virtuallog_loglets.archive.creation.verification import ArchiveVerifier, VerificationReport
-from virtuallog_loglets.archive.drivers.files import Files
+from virtuallog_loglets.archive.drivers.files import Files, OpenFiles
 from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
 
 Tell = Callable[[str, int], None]
@@ -40,6 +40,7 @@ async def copy_history(
     start: int,
     stop: int,
     tell: Tell,
+    open_files: OpenFiles = FsspecFiles,
 ) -> RestoredHistory:
     """Make an archive of [start, stop) below `url`, and compare it with its source. Killed
     anywhere, the next call takes the existing files, and completes it.
@@ -51,6 +52,7 @@ async def copy_history(
         start: first position.
         stop: one past the last.
         tell: progress callback.
+        open_files: opens the directory of the archive.
 
     Raises:
         CorruptionError, MalformedError: the copy differs from its source; it is not used.
@@ -60,7 +62,7 @@ async def copy_history(
         url=url, directory=directory_of(cluster.hex(), start, stop), start=start, stop=stop,
         manifest="", cluster=cluster.hex(),
     )  # fmt: skip
-    files = FsspecFiles(config.location)
+    files = open_files(config.location)
     executor = executor_factory(config.location, files)
     blob = await ArchiveWriter(
         executor=executor, files=files, cluster=config.cluster, start=start, stop=stop,

@@ -1,4 +1,4 @@
-"""Plan of a restore, decided before anything is written, so that a resumed one makes the same.
+"""RestorePlan of a restore, decided before anything is written, so that a resumed one makes the same.
 
 "All there is" is more with each minute that the log is in use, and less with each trim. So it is
 decided once, and so is the id of the new cluster. A directory has one plan, for good. The plan has
@@ -23,14 +23,14 @@ from virtuallog.contract.errors import InvalidSettingError, MalformedError
 from virtuallog.contract.register import ClusterId
 from virtuallog.contract.types import LogPosition
 from virtuallog_loglets.archive.core.json_fields import integer, object_of, text
-from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
+from virtuallog_loglets.archive.drivers.files import Directory
 
 NAME: Final = "restore.json"
 _ID_BYTES: Final = 16
 
 
 @attrs.frozen(kw_only=True)
-class Plan:
+class RestorePlan:
     """Decisions of one restore."""
 
     asked: Mapping[str, Any]
@@ -59,12 +59,12 @@ class Plan:
             raise InvalidSettingError("into", reason)
 
 
-def decode_untrusted(blob: bytes) -> Plan:
+def decode_untrusted(blob: bytes) -> RestorePlan:
     """Parse a plan. Raises MalformedError: not a plan."""
     try:
         fields = object_of(json.loads(blob))
         state, since = fields["state"], fields["since"]
-        plan = Plan(
+        plan = RestorePlan(
             asked=object_of(fields["asked"]),
             former=bytes.fromhex(text(fields, "former")),
             cluster=ClusterId(bytes.fromhex(text(fields, "cluster"))),
@@ -79,7 +79,7 @@ def decode_untrusted(blob: bytes) -> Plan:
     return plan
 
 
-async def read_plan(files: FsspecFiles, url: str) -> Plan | None:
+async def read_plan(files: Directory, url: str) -> RestorePlan | None:
     """The plan in a directory. None if the directory is empty or missing.
 
     Raises:
@@ -95,7 +95,7 @@ async def read_plan(files: FsspecFiles, url: str) -> Plan | None:
     return None
 
 
-async def write_plan(files: FsspecFiles, plan: Plan) -> Plan:
+async def write_plan(files: Directory, plan: RestorePlan) -> RestorePlan:
     """Make this the plan of the directory; returns it, or that of a faster process. Durable on
     return."""
     await files.write(NAME, plan.encode(), replace=False)

@@ -1,0 +1,1 @@
+"""Backups measured: bytes a second beside `cp`, RPO and RTO, and restored states beside replays."""

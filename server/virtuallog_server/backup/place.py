@@ -1,0 +1,146 @@
+"""Place of backups: a directory on any filesystem that fsspec knows. Lists, reads and publishes them.
+
+`core/manifest.py` has the layout. Everything but the manifests may be there without being part of a backup:
+a run was killed, or is not finished.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import attrs
+
+from virtuallog.contract.errors import CorruptionError, InvalidSettingError, MalformedError, UnavailableError
+from virtuallog_database.snapshots.compaction_manifest import DIRECTORY, Manifest, manifest_name
+from virtuallog_database.snapshots.compaction_manifest import decode_untrusted as decode_compaction_untrusted
+from virtuallog_database.snapshots.compaction_store import CompactionStore
+from virtuallog_loglets.archive.config import ArchiveConfig, backup_directory_of, join
+from virtuallog_loglets.archive.core.manifest import checksum
+from virtuallog_loglets.archive.drivers.files import Directory, OpenDirectory
+from virtuallog_loglets.archive.restored_origin import ARCHIVES
+from virtuallog_server.backup.core import manifest as manifests
+from virtuallog_server.backup.core.manifest import BackupManifest, SavedRange
+
+_RANGE: Final = re.compile(r"([0-9a-f]{32})-(\d{20})-(\d{20})-backup", re.ASCII)
+
+
+@attrs.frozen
+class BackupPlace:
+    """Backups at a URL. Every method may raise the errors of `Files`.
+
+    Args:
+        url: an absolute URL.
+        open_files: opens a directory.
+    """
+
+    url: str
+    open_files: OpenDirectory
+
+    @property
+    def states(self) -> CompactionStore:
+        """States of databases."""
+        return CompactionStore(self.url, self.open_files)
+
+    async def numbers(self) -> list[int]:
+        """Numbers of all backups, in order; also of damaged ones."""
+        found = (manifests.number_of(name) for name in await self._files.list())
+        return sorted(number for number in found if number is not None)
+
+    async def read(self, number: int) -> BackupManifest:
+        """The backup with this number.
+
+        Raises:
+            InvalidSettingError: there is none.
+            CorruptionError: its manifest is damaged, or that of another number.
+            MalformedError: something else is there, or a manifest of a later version.
+        """
+        name = manifests.name_of(number)
+        blob = await self._files.read_range(name, 0, manifests.BYTES_MAX + 1)
+        if blob is None:
+            raise InvalidSettingError("number", f"there is no backup {number} at {self.url}")
+        try:
+            found = manifests.decode_untrusted(blob)
+        except (CorruptionError, MalformedError) as error:
+            raise type(error)(f"{name} at {self.url}: {error}") from error
+        if found.number != number:
+            raise CorruptionError(f"{name} at {self.url} is that of backup {found.number}")
+        return found
+
+    async def newest(self, below: int | None = None) -> BackupManifest | None:
+        """The backup with the highest number, of those below `below` if that is given. None if there is none. Errors
+        as `read`."""
+        numbers = [number for number in await self.numbers() if below is None or number < below]
+        return await self.read(numbers[-1]) if numbers else None
+
+    async def newest_of_each_base(self) -> list[BackupManifest]:
+        """The newest backup of each base, the newest base first: together they name all that is saved. Errors as
+        `read`."""
+        found, manifest = list[BackupManifest](), await self.newest()
+        while manifest is not None:
+            found.append(manifest)
+            manifest = await self.newest(manifest.base)
+        return found
+
+    async def publish(self, manifest: BackupManifest) -> None:
+        """Write the manifest, the last step of a backup. On return it is durable, and was read back.
+
+        Raises:
+            UnavailableError: another run has taken this number; the backup may be made again.
+        """
+        name, blob = manifests.name_of(manifest.number), manifest.encode()
+        await self._files.write(name, blob, replace=False)
+        if await self._files.read(name) != blob:
+            raise UnavailableError(f"{name} at {self.url} is that of another run: one at a time may back up there")
+
+    async def ranges(self, cluster: str) -> list[tuple[int, int]]:
+        """Ranges of this cluster, as (start, stop), whole or not."""
+        matches = (_RANGE.fullmatch(name) for name in await self.open_files(join(self.url, ARCHIVES)).directories())
+        return [(int(found[2]), int(found[3])) for found in matches if found is not None and found[1] == cluster]
+
+    def range_files(self, cluster: str, start: int, stop: int) -> Directory:
+        """Files of one range."""
+        return self.open_files(join(join(self.url, ARCHIVES), backup_directory_of(cluster, start, stop)))
+
+    def config_of(self, cluster: str, saved: SavedRange) -> ArchiveConfig:
+        """Config of the archive that a range is."""
+        return ArchiveConfig(
+            url=join(self.url, ARCHIVES), directory=backup_directory_of(cluster, saved.start, saved.stop),
+            start=saved.start, stop=saved.stop, manifest=saved.checksum, cluster=cluster,
+        )  # fmt: skip
+
+    async def read_state(self, manifest: BackupManifest) -> Manifest:
+        """The state that a backup begins with.
+
+        Raises:
+            CorruptionError: it is missing, or not the one that the backup means.
+        """
+        state = manifest.state
+        assert state is not None
+        blob = await self.state_blob(manifest.cluster, state.position)
+        if blob is None or checksum(blob) != state.checksum:
+            found = "missing" if blob is None else "not what its checksum says"
+            raise CorruptionError(f"the state at {state.position} of backup {manifest.number} is {found}")
+        return decode_compaction_untrusted(blob)
+
+    async def state_blob(self, cluster: str, position: int) -> bytes | None:
+        """Manifest of a saved state. None if there is none at this position."""
+        return await self.open_files(join(self.url, DIRECTORY)).read(manifest_name(bytes.fromhex(cluster), position))
+
+    async def remove_orphans(self, cluster: str) -> list[tuple[int, int]]:
+        """Remove ranges of this cluster that no backup names; returns them. Errors as `read`: a damaged manifest may
+        name any, and nothing is removed then."""
+        named = set[tuple[int, int]]()
+        for manifest in await self.newest_of_each_base():
+            if manifest.cluster == cluster:
+                named |= {(each.start, each.stop) for each in manifest.ranges}
+        orphans = [each for each in await self.ranges(cluster) if each not in named]
+        for start, stop in orphans:
+            files = self.range_files(cluster, start, stop)
+            for name in await files.list():
+                await files.delete(name)
+        return orphans
+
+    @property
+    def _files(self) -> Directory:
+        return self.open_files(self.url)

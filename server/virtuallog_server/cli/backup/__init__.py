@@ -1,0 +1,1 @@
+"""The work of `virtuallog backup` and `virtuallog restore`."""
