@@ -30,7 +30,7 @@ def failing(
 
 
 async def test_a_request_is_made_again(autojump_clock: MockClock) -> None:
-    """Whatever it is, and also if it took effect the first time."""
+    """Any kind of request, and also one that took effect the first time."""
     place = MemoryPlace()
     files = failing(place, before=2, after=2)
     await files.write("a", b"1")
