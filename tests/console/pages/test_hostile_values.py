@@ -116,7 +116,7 @@ def test_entries(attack: str, words: str) -> None:
     common = {"decoder": "auto", "decoders": ["auto", "hex"]}
     found = page(
         "entries.html", attack=attack, page=shown, count=5, former=previous_start(shown, 5), text=attack, time=attack,
-        is_finished=False, **common,
+        is_finished=False, leaves_out=False, kept="", has_database=True, **common,
     )  # fmt: skip
     alone = page(
         "entry.html", attack=attack, page=shown, position=HUGE - 1, row=rows[0], is_all=False, **common

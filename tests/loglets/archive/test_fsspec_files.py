@@ -88,7 +88,7 @@ def _umask() -> int:
     ("place", "error"),
     [
         ("bla://somewhere/x", InvalidSettingError),
-        ("s3://bucket/x", UnsupportedError),
+        ("gs://bucket/x", UnsupportedError),
         ("file:///proc/there/is/no/such/place", StorageError),
         ("file:///dev/null/x", StorageError),
     ],

@@ -197,7 +197,7 @@ async def test_directories_of_fsspec_are_read_without_trio(tmp_path: object) -> 
     found = await trio.to_thread.run_sync(lambda: read(open_archive(config), 3, STOP, ["position"]))
     assert found.column("position").to_pylist() == list(range(3, STOP))
     with pytest.raises(UnsupportedError):
-        await trio.to_thread.run_sync(open_archive, attrs.evolve(config, url="s3://bucket/logs"))
+        await trio.to_thread.run_sync(open_archive, attrs.evolve(config, url="gs://bucket/logs"))
 
 
 async def test_gaps_of_any_kind_keep_their_kind(nursery: trio.Nursery) -> None:
