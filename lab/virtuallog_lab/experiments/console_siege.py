@@ -104,7 +104,7 @@ class SiegeSample:
 
     @property
     def cost(self) -> float:
-        """What the console should not raise: the median latency, or for a saturated loop the seconds for an append."""
+        """Figure that the console should not raise: the median latency, or for a saturated loop the seconds for an append."""
         return 1 / self.per_second if CALLERS[self.load] > 1 else self.milliseconds(0.5)
 
 

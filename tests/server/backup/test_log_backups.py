@@ -307,7 +307,7 @@ async def test_damage_is_noticed(autojump_clock: MockClock) -> None:
 
 
 def test_a_verification_prints_what_a_restore_takes() -> None:
-    """Of a log without a database all entries are read and compared; the times are those of the clock."""
+    """All entries of a log without a database are read and compared; the times are those of the clock."""
 
     async def verify() -> None:
         async with world() as w:
