@@ -113,7 +113,8 @@ class ClientProgram:
 
     @property
     def _last_words(self) -> str:
-        return f"{self.history.lines[-5:]}\n{self.errors.read_text(errors='replace')[-2000:]}"
+        events = [line for line in self.history.lines if "event" in line]
+        return f"{events[-5:]}\n{self.history.lines[-5:]}\n{self.errors.read_text(errors='replace')[-2000:]}"
 
 
 @asynccontextmanager

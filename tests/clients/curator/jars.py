@@ -35,7 +35,16 @@ def build(sources: Path, main: str, folder: Path) -> Command:
     names = [LOGGER if name.startswith("slf4j-log4j") else name for name in names if not name.startswith("log4j")]
     jars = os.pathsep.join([str(folder), *(str(JARS / name) for name in names)])
     run(
-        ["javac", "-Xlint:all,-deprecation,-try,-path", "-Werror", "-d", folder, "-cp", jars, *sorted(sources.glob("*.java"))]
+        [
+            "javac",
+            "-Xlint:all,-deprecation,-try,-path",
+            "-Werror",
+            "-d",
+            folder,
+            "-cp",
+            jars,
+            *sorted(sources.glob("*.java")),
+        ]
     )
     options = [
         "-Xmx128m",

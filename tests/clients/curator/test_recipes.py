@@ -52,5 +52,3 @@ async def test_each_recipe_keeps_its_promise_through_swaps_and_kills(
     gaps = longest_gaps(troubles.seen, history.times)
     interrupted = sum(report["interrupted"] for report in reports)
     note("Curator 5.4, its recipes", ensemble.name, len(history.acknowledged), interrupted, 0, gaps)
-    for report in reports:
-        print(report)  # noqa: T201

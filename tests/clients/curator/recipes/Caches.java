@@ -32,30 +32,31 @@ final class Caches {
             Map<String, String> found = new TreeMap<>();
             cache.stream().forEach(each -> found.put(each.getPath(), text(each.getData())));
             return found;
-        });
+        }, () -> read(reader, root));
         TreeCache tree = new TreeCache(reader, root);
         tree.start();
         addCache(recipes, "TreeCache", reader, root, tree, () -> {
             Map<String, String> found = new TreeMap<>();
             collect(tree, root, found);
             return found;
-        });
+        }, () -> read(reader, root));
         PathChildrenCache children = new PathChildrenCache(reader, root + "/0", true);
         children.start();
-        addCache(recipes, "PathChildrenCache", reader, root + "/0", children, () -> {
+        addCache(recipes, "PathChildrenCache", reader, root, children, () -> {
             Map<String, String> found = new TreeMap<>();
             children.getCurrentData().forEach(each -> found.put(each.getPath(), text(each.getData())));
-            found.put(root + "/0", text(reader.getData().forPath(root + "/0"))); // the parent is no part of it
             return found;
+        }, () -> {
+            Map<String, String> there = read(reader, root + "/0");
+            there.remove(root + "/0"); // no part of it
+            return there;
         });
         NodeCache node = new NodeCache(reader, root + "/0");
         node.start();
-        addCache(recipes, "NodeCache", reader, root + "/0", node, () -> {
-            Map<String, String> found = read(reader, root + "/0"); // the children are no part of it
+        addCache(recipes, "NodeCache", reader, root, node, () -> {
             ChildData data = node.getCurrentData();
-            found.put(root + "/0", data == null ? null : text(data.getData()));
-            return found;
-        });
+            return data == null ? Map.of() : Map.of(data.getPath(), text(data.getData()));
+        }, () -> Map.of(root + "/0", text(reader.getData().forPath(root + "/0"))));
     }
 
     private interface Content {
@@ -63,7 +64,8 @@ final class Caches {
     }
 
     private static void addCache(
-            Recipes recipes, String name, CuratorFramework client, String root, AutoCloseable cache, Content content) throws Exception {
+            Recipes recipes, String name, CuratorFramework client, String root, AutoCloseable cache, Content content, Content truth)
+            throws Exception {
         recipes.use(name, report -> new Recipe() {
             /** Only that it answers while the tree changes. */
             @Override
@@ -75,7 +77,7 @@ final class Caches {
             @Override
             public void check(Report report) throws Exception {
                 client.sync().forPath(root);
-                Map<String, String> there = Caches.read(client, root);
+                Map<String, String> there = truth.read();
                 long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(WAIT_SECONDS);
                 while (!content.read().equals(there)) {
                     if (System.nanoTime() > deadline) {
