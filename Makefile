@@ -123,7 +123,7 @@ zelos: setup
 # Ends with a table of what clients saw; docs/results/clients.md has one.
 CLIENTS ?= tests/clients
 clients: setup
-	$(BIN)/pytest -m long $(CLIENTS)
+	$(BIN)/pytest -m long -o faulthandler_timeout=600 $(CLIENTS)
 
 spark: setup
 	$(BIN)/pytest -m long tests/spark tests/lab/test_spark_compact.py

@@ -32,9 +32,8 @@ class Trouble:
     """When the clients had gone on for a while."""
 
     def longest_gap(self, times: Sequence[int]) -> int:
-        """Longest time without an acknowledgement, in milliseconds, of those that this trouble was in."""
-        gaps = (after - before for before, after in pairwise(times) if before < self.ended and self.begun < after)
-        return max(gaps, default=0)
+        """Longest time without an acknowledgement, in milliseconds, that ended in this trouble."""
+        return max((after - before for before, after in pairwise(times) if self.begun < after <= self.ended), default=0)
 
 
 @attrs.define(eq=False)

@@ -30,7 +30,7 @@ ADDED: Final = SIZE + 1
 
 
 async def test_curator_follows_servers_that_are_removed_and_added(tmp_path: Path) -> None:
-    """It is told of the first server alone. That one is killed and taken off the list: Curator goes on at the others, which it knows from
+    """At first it knows one server alone. That one is killed and taken off the list: Curator goes on at the others, which it knows from
     the list. It learns when the server is back, and when a node joins, and at last knows only that one. (It stays connected to a server that is taken off the list, until that connection is lost.)
     """
     command = build(SOURCES, "FollowServers", tmp_path)
@@ -90,7 +90,8 @@ async def joined(ensemble: VirtualLogEnsemble, data: Path) -> AsyncIterator[str]
     address, clients = f"{layout.HOST}:{first}", f"{layout.HOST}:{first + 1}"
     cluster = ensemble.cluster
     cluster.write_file()
-    await trio.run_process([*PROGRAM, "node", "add", f"{ADDED}@{address}", "--cluster", str(cluster.file_path)])
+    command = [*PROGRAM, "node", "add", f"{ADDED}@{address}", "--cluster", str(cluster.file_path)]
+    await trio.run_process(command, capture_stdout=True)
     peers = ",".join(f"{node.id}@{node.address}" for node in cluster.file.nodes)
     options = {"id": ADDED, "data": data, "peers": f"{peers},{ADDED}@{address}", "zookeeper": clients}
     arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
