@@ -1,4 +1,3 @@
-import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.curator.framework.CuratorFramework;
@@ -53,14 +52,16 @@ final class Barriers {
      * member has its thread, and they begin a round together, at a new path.
      */
     private static void addDoubleBarrier(Recipes recipes, String root) throws Exception {
-        CyclicBarrier together = new CyclicBarrier(Recipes.MEMBERS);
+        Meeting together = new Meeting(recipes);
         AtomicInteger[] came = {new AtomicInteger(), new AtomicInteger()};
         AtomicInteger[] left = {new AtomicInteger(), new AtomicInteger()};
         for (int number = 0; number < Recipes.MEMBERS; number++) {
             CuratorFramework client = recipes.member(number).client;
             int[] round = {0};
             recipes.use("DistributedDoubleBarrier", report -> () -> {
-                together.await(12L * WAIT_SECONDS, TimeUnit.SECONDS);
+                if (!together.await()) {
+                    return;
+                }
                 int mine = ++round[0];
                 int before = recipes.losses();
                 try {
@@ -79,11 +80,42 @@ final class Barriers {
                         throw new IllegalStateException("a connection was lost in the round");
                     }
                 } finally {
-                    together.await(12L * WAIT_SECONDS, TimeUnit.SECONDS);
+                    together.await();
                     came[mine % 2].set(0);
                     left[mine % 2].set(0);
                 }
             });
+        }
+    }
+
+    /** All threads of the members meet here before a round and after it; at the end they do not wait for those that have ended. */
+    private static final class Meeting {
+        private static final int POLL_MS = 100;
+
+        private final Recipes recipes;
+        private int arrived;
+        private int meetings;
+
+        Meeting(Recipes recipes) {
+            this.recipes = recipes;
+        }
+
+        /** False if it is over. */
+        synchronized boolean await() throws InterruptedException {
+            int before = meetings;
+            arrived++;
+            if (arrived == Recipes.MEMBERS) {
+                arrived = 0;
+                meetings++;
+                notifyAll();
+            }
+            while (meetings == before) {
+                if (recipes.isOver()) {
+                    return false;
+                }
+                wait(POLL_MS);
+            }
+            return true;
         }
     }
 }
