@@ -80,9 +80,10 @@ final class Barriers {
                         throw new IllegalStateException("a connection was lost in the round");
                     }
                 } finally {
-                    together.await();
-                    came[mine % 2].set(0);
-                    left[mine % 2].set(0);
+                    if (together.await()) {
+                        came[mine % 2].set(0);
+                        left[mine % 2].set(0);
+                    }
                 }
             });
         }
