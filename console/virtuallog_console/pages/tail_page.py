@@ -25,7 +25,7 @@ from virtuallog.contract.errors import VirtualLogError
 from virtuallog.contract.ports import Clock
 from virtuallog.contract.types import Gap, Record
 from virtuallog_console.door.tail_hub import BehindError, ClosedError, TailCursor, TailHub
-from virtuallog_console.door.tail_window import TailChunk, stop_of
+from virtuallog_console.door.tail_window import Skipped, TailChunk
 from virtuallog_console.pages.frame import Frame, PageRequest
 from virtuallog_console.pages.lines_response import wait_disconnect
 from virtuallog_console.pages.page_query import parse_number
@@ -42,9 +42,7 @@ ROWS_MAX: Final = 200
 ROWS_AT_FIRST: Final = 20
 """Rows that the page has when it is opened."""
 PAUSE_SECONDS: Final = 0.5
-"""Least time between two events to a viewer: what is appended meanwhile is one event."""
-PAUSE_OF_TAIL_SECONDS: Final = 0.01
-"""Longer pause for each tail that is open: an event with all its rows costs about a millisecond, so tails take a tenth of the CPU at most."""
+"""Least time between two events to a viewer: what is appended meanwhile is one event. Many tails are sent less often by the hub."""
 ROW_BYTES: Final = 256
 """Bytes that are shown of each value."""
 BACK_MAX: Final = 1000
@@ -146,7 +144,7 @@ class _Waiting:
     """Records that are not sent yet: whole chunks, as few as have the newest `ROWS_MAX` records."""
 
     skipped: int = 0
-    """Positions that the stream has not begun at."""
+    """Positions before the first one of the stream, and those that the hub has skipped."""
     count: int = 0
     _parts: deque[Sequence[Record]] = attrs.field(factory=deque)
     _kept: int = 0
@@ -154,14 +152,22 @@ class _Waiting:
 
     def add(self, chunk: TailChunk, position: int) -> None:
         """Add what a chunk has from a position on."""
-        part = chunk.records
-        if position > chunk.start:
-            part = [record for record in part if stop_of(record) > position]
+        part = list[Record]()
+        for record in chunk.records_from(position):
+            if isinstance(record, Skipped):
+                self.skipped += record.stop - record.start
+            else:
+                part.append(record)
         self.count += len(part)
         self._kept += len(part)
         self._parts.append(part)
         while self._kept - len(self._parts[0]) >= ROWS_MAX:
             self._kept -= len(self._parts.popleft())
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there is nothing to tell."""
+        return not self.count and not self.skipped
 
     def newest(self) -> list[Record]:
         """The records that are sent."""
@@ -208,7 +214,7 @@ class _RowStream(Response):
             while self._clock.monotonic() < end:
                 waiting = await self._gather(cursor, min(HEARTBEAT_SECONDS, end - self._clock.monotonic()))
                 event = b":\n\n"
-                if waiting.count:
+                if not waiting.is_empty:
                     data = await self._rows(waiting, cursor.position)
                     event = f"id: {cursor.position - 1}\n".encode() + _event("rows", data)
                 await self._send(cursor, send, event)
@@ -226,11 +232,11 @@ class _RowStream(Response):
         waiting = _Waiting()
         with self._clock.timeout(max(0.0, seconds)):
             await self._take(cursor, waiting)
-        if waiting.count:
+        if not waiting.is_empty:
             # What has come is sent before the failure, which the next call meets again.
             with (
                 suppress(BehindError, ClosedError, VirtualLogError),
-                self._clock.timeout(PAUSE_SECONDS + PAUSE_OF_TAIL_SECONDS * self._hub.tails),
+                self._clock.timeout(PAUSE_SECONDS),
             ):
                 while True:
                     await self._take(cursor, waiting)
@@ -240,7 +246,7 @@ class _RowStream(Response):
     async def _take(self, cursor: TailCursor, waiting: _Waiting) -> None:
         chunk = await self._hub.next(cursor)
         waiting.add(chunk, cursor.position)
-        self._hub.move(cursor, chunk.stop)
+        self._hub.move(cursor, chunk)
 
     async def _rows(self, waiting: _Waiting, position: int) -> dict[str, Any]:
         records = waiting.newest()

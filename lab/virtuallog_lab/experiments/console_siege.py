@@ -135,6 +135,10 @@ class Besieged:
         command = [sys.executable, "-P", "-m", f"virtuallog_lab.experiments.{name}", *idle, *arguments]
         return await self.processes.enter_async_context(_process(command))
 
+    def _other_pids(self) -> list[tuple[str, int]]:
+        sham = [("sham", self._sham[0].pid)] if self._sham is not None else []
+        return [*(("callers", process.pid) for process in self._calling.values()), *sham]
+
     async def pace_sham(self, load: str) -> None:
         """Let the sham, if it is called, send as the console did with this load."""
         if SHAM_TAILS in self._calling and self._sham is not None:
@@ -182,7 +186,7 @@ class Besieged:
             if load == PACED:
                 nursery.start_soon(pace)
             await CLOCK.sleep(max(0.0, begin - CLOCK.monotonic()))
-            meter = CpuMeter(self.pids)
+            meter = CpuMeter([*self.pids, *self._other_pids()])
             for kind in self._calling:
                 nursery.start_soon(self._count, kind, load, seconds)
             await CLOCK.sleep(max(0.0, end - CLOCK.monotonic()))

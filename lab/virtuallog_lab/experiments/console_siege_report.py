@@ -39,6 +39,8 @@ SCANNED_LEAST: Final = 0.8
 """Part of the scanner's rate below which a run does not tell what a scan costs."""
 TARGET: Final = 0.03
 """Most of the rate, or of the median latency, that the console may cost."""
+PROCESSES: Final = ("nodes", "console", "callers", "sham")
+"""Processes whose CPU time is reported."""
 APART: Final = ("kind", "load", "seconds")
 """Members of counts that are no counts."""
 
@@ -53,7 +55,7 @@ class SiegeSample:
     """Seconds of each append, in ascending order."""
     seconds: float
     cpu: Mapping[str, float]
-    """CPU seconds of the nodes, the console and this client."""
+    """CPU seconds of `PROCESSES`, as far as they run."""
 
     @property
     def per_second(self) -> float:
@@ -111,7 +113,7 @@ def report(machine: Machine, plan: SiegePlan, result: SiegeResult) -> Report:
         for state, those in found.items():
             more = _more(those, found[QUIET])
             low, high = median_interval(more)
-            cpu = {name: [each.cpu[name] / each.seconds for each in those] for name in ("nodes", "console")}
+            cpu = {name: [each.cpu.get(name, 0.0) / each.seconds for each in those] for name in PROCESSES}
             rows.append(
                 [
                     f"{load}, {state}",
@@ -135,10 +137,10 @@ def report(machine: Machine, plan: SiegePlan, result: SiegeResult) -> Report:
         for state, (control, text) in CONTROLS.items():
             if {state, control} <= {*plan.states}:
                 more = _more(found[state], found[control])
-                rows.append([f"{load}, {state}, {text}", "", "", "", *_verdict(more), "", ""])
+                rows.append([f"{load}, {state}, {text}", "", "", "", *_verdict(more), "", "", "", ""])
                 low, high = median_interval(more)
                 plain[f"{load}, {state}, {text}"] = {"more": median(more), "more_low": low, "more_high": high}
-    columns = ["load, console", "appends/s", "median ms", "p99 ms", "slower, %", "target", "nodes, % of a CPU", "console, % of a CPU"]  # fmt: skip
+    columns = ["load, console", "appends/s", "median ms", "p99 ms", "slower, %", "target", *(f"{name}, % of a CPU" for name in PROCESSES)]  # fmt: skip
     return Report(
         title=f"Appends beside a console, {len(result.samples) // len(plan.states) // len(plan.loads)} rounds, {'inside TLS' if plan.tls else 'without TLS'}",
         machine=machine,
