@@ -8,7 +8,6 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-import h11
 import trio
 
 from tests.console.served import PATIENCE_SECONDS, Owners, Served, served
@@ -23,23 +22,32 @@ async def events(
     one: Served, path: str, *, task_status: trio.TaskStatus[None]
 ) -> AsyncGenerator[tuple[str, Any], None]:
     """(name, data) of what a tail sends. Started once it is open."""
-    protocol, received = h11.Connection(h11.CLIENT), b""
     async with await one.connect() as stream:
-        await stream.send_all(
-            protocol.send(h11.Request(method="GET", target=path, headers=[("Host", "localhost")]))
-            + protocol.send(h11.EndOfMessage())
-        )
+        await stream.send_all(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        received, body = b"", b""
+        while b"\r\n\r\n" not in received:
+            received += await stream.receive_some(1 << 16)
+        received = received.partition(b"\r\n\r\n")[2]
+        task_status.started()
         while part := await stream.receive_some(1 << 16):
-            protocol.receive_data(bytes(part))
-            while isinstance(event := protocol.next_event(), h11.InformationalResponse | h11.Response | h11.Data):
-                received += event.data if isinstance(event, h11.Data) else b""
-            *blocks, received = received.split(b"\n\n")
+            received += part
+            chunks, received = whole_chunks(received)
+            *blocks, body = (body + chunks).split(b"\n\n")
             for block in blocks:
-                fields = dict(line.split(": ", 1) for line in block.decode().splitlines())
+                fields = dict(line.split(": ", 1) for line in block.decode().splitlines() if line[0] != ":")
                 if "event" in fields:
                     yield fields["event"], json.loads(fields["data"])
-                else:
-                    task_status.started()
+
+
+def whole_chunks(received: bytes) -> tuple[bytes, bytes]:
+    """The bytes of all whole chunks of an HTTP body, and the rest."""
+    found = b""
+    while b"\r\n" in received:
+        size, _, more = received.partition(b"\r\n")
+        if len(more) < int(size, 16) + 2:
+            break
+        found, received = found + more[: int(size, 16)], more[int(size, 16) + 2 :]
+    return found, received
 
 
 async def follow(one: Served, found: list[tuple[int, int]], path: str, *, task_status: trio.TaskStatus[None]) -> None:
