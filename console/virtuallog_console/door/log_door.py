@@ -114,8 +114,13 @@ def door(log: VirtualLog, hub: TailHub, clock: Clock, hides: Hides = hides_nothi
                 Parameter(name="from", description="First position. Without it, the tail."),
                 _LAST_EVENT,
                 _ENCODING,
+                Parameter(
+                    name="complete",
+                    description="True to be sent everything, later if the log is fast. Else entries may be skipped, with their count.",
+                    schema={"enum": ["false", "true"], "default": "false"},
+                ),
             ),
-            answers={200: "Events: entry, gap, resume, closed, problem.", 416: "Past the tail.", **_LOG_FAILS},
+            answers={200: "Events: entry, gap, skipped, resume, closed, problem.", 416: "Past the tail.", **_LOG_FAILS},
         ),
         ConsoleRoute(
             method="GET",
