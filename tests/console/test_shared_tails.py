@@ -67,7 +67,7 @@ async def follow(one: Served, found: list[tuple[int, int]], path: str, *, task_s
 
 
 async def test_every_tail_accounts_for_every_position(tmp_path: Path) -> None:
-    """Forty tails are told how many entries they were not sent, and end at the newest one. One that asks to be complete has all."""
+    """Forty tails are told how many entries they were not sent, and end at the newest one. One that does not ask for the latest has all."""
     owners, live, complete = Owners.in_(tmp_path), list[tuple[int, int]](), list[tuple[int, int]]()
     policy = AccessPolicy(tls=True, hosts=frozenset({"localhost"}))
     async with served(policy, tls=owners.console) as served_one:
@@ -75,8 +75,8 @@ async def test_every_tail_accounts_for_every_position(tmp_path: Path) -> None:
         with trio.fail_after(PATIENCE_SECONDS):  # noqa: TID251 -- real sockets
             async with trio.open_nursery() as nursery:
                 for _ in range(TAILS):
-                    await nursery.start(follow, one, live, "/v1/tail")
-                await nursery.start(follow, one, complete, "/v1/tail?complete=true")
+                    await nursery.start(follow, one, live, "/v1/tail?latest=true")
+                await nursery.start(follow, one, complete, "/v1/tail")
                 for _ in range(ENTRIES // 400):
                     await one.log.append_many([b"x" * 1000] * 400)
             counted = await figures(one)

@@ -115,8 +115,8 @@ def door(log: VirtualLog, hub: TailHub, clock: Clock, hides: Hides = hides_nothi
                 _LAST_EVENT,
                 _ENCODING,
                 Parameter(
-                    name="complete",
-                    description="True to be sent everything, later if the log is fast. Else entries may be skipped, with their count.",
+                    name="latest",
+                    description="True to be sent the newest entries of a log that is too fast, and the number of those that were skipped.",
                     schema={"enum": ["false", "true"], "default": "false"},
                 ),
             ),

@@ -2,7 +2,7 @@
 
     event: entry   id: its position          data: as in /v1/entries
     event: gap     id: its last position     data: {"from": 3, "to": 7, "kind": "trimmed"}
-    event: skipped id: the last position     data: {"from": 7, "to": 41, "count": 34}: entries that were not sent, unless `complete=true`
+    event: skipped id: the last position     data: {"from": 7, "to": 41, "count": 34}: entries that were not sent, with `latest=true`
     event: resume  data: {"from": 41, "reason": "..."}, the last one: the connection ends, and another may go on from there
     event: closed  data: {"from": 41}, the last one: the log is closed
     event: problem data: a problem, the last one
@@ -53,9 +53,9 @@ class TailStream:
 
     async def tail(self, request: ConsoleRequest) -> Response:
         """Follow the log: behind `Last-Event-ID`, from `from` on, or from the tail on."""
-        query = Query.of(request.http.query_params, ("from", "encoding", "complete"))
+        query = Query.of(request.http.query_params, ("from", "encoding", "latest"))
         encoding = query.word("encoding", ENCODINGS)
-        complete = query.word("complete", ("false", "true")) == "true"
+        complete = query.word("latest", ("false", "true")) == "false"
         start = query.number("from")
         last = request.http.headers.getlist("last-event-id")
         if len(last) > 1:

@@ -79,7 +79,7 @@ class ConsoleAddress:
 
 @attrs.define(eq=False)
 class TailReaders:
-    """Readers of `GET /v1/tail`, which count what comes."""
+    """Readers of `GET /v1/tail?latest=true`, which count what comes."""
 
     console: ConsoleAddress
     counted: Counter[str] = attrs.field(factory=Counter)
@@ -98,7 +98,9 @@ class TailReaders:
         told, last = False, b""
         while True:
             async with await self.console.connect() as stream:
-                await stream.send_all(b"GET /v1/tail HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: %b\r\n\r\n" % last)
+                await stream.send_all(
+                    b"GET /v1/tail?latest=true HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: %b\r\n\r\n" % last
+                )
                 while part := await stream.receive_some(READ_BYTES):
                     if not told:
                         told = True
