@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import hypothesis.strategies as st
@@ -109,7 +109,7 @@ QUOTA: Final = (
     Create("/zookeeper/quota/a/zookeeper_limits", b"count=100,bytes=-1"),
     Create("/zookeeper/quota/a/zookeeper_stats", b"count=-1,bytes=-1"),
 )
-STEP: Final = st.one_of(
+STEP: Final[st.SearchStrategy[Any]] = st.one_of(
     st.lists(st.tuples(OPERATIONS, st.integers(0, 2)), min_size=1, max_size=4),
     st.sampled_from(["switch", "raw", "expire", "long", "quota", "number"]),
 )
@@ -136,7 +136,7 @@ def logs(draw: st.DrawFn) -> DrawnLog:
                 log.do(Multi(QUOTA))
             case "number":
                 log.do(*[Create("/a/n", b"", mode=Mode.EPHEMERAL_SEQUENTIAL)] * 2, origin=Origin(1, 1))
-            case _:
+            case list():
                 for operation, session in step:
                     log.do(operation, origin=Origin(session, 1 if session else 0))
     return log
