@@ -16,7 +16,7 @@ import trio
 from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.contract.errors import InvalidSettingError
 from virtuallog.contract.types import LogPosition
-from virtuallog_database.errors import NoSuchZnodeError
+from virtuallog_database.errors import NoPastStateError, NoSuchZnodeError
 from virtuallog_database.history.core.changes import ZnodeChange
 from virtuallog_database.history.core.differences import difference_at
 from virtuallog_database.history.core.subtree import Subtree
@@ -154,8 +154,11 @@ class PastDatabase:
             only_last: True for the last changes of the range. Otherwise the answer ends behind the first ones.
         """
         if start is None:
-            start = Moment(position=min(await self.states.oldest(), await self._find(stop)))
-        first, last = await self._range(start, stop)
+            last = await self._find(stop)
+            opening = self.states.open_oldest(last)
+        else:
+            first, last = await self._range(start, stop)
+            opening = self.states.open(first)
         found, count = deque[PastChange](maxlen=limit if only_last else None), 0
 
         def note(change: ZnodeChange) -> None:
@@ -163,8 +166,9 @@ class PastDatabase:
             count += 1
             found.append(PastChange.of(change, bytes_max))
 
-        async with self.states.open(first) as state:
+        async with opening as state:
             replay = replay_noting(state.store, Subtree(path), note)
+            first = replay.cursor
             await state.play(replay, last, "reading", lambda: not only_last and count >= limit)
             if not found:
                 _check_exists(state, path, last)
@@ -181,6 +185,9 @@ class PastDatabase:
         first, last = await self._find(start), await self._find(stop)
         if last < first:
             raise InvalidSettingError("to", f"the range ends at {last}, before it begins, at {first}")
+        if self.states.past.beginning(last) > first:
+            reason = f"the log up to {last} can be read from {self.states.past.beginning(last)} on"
+            raise NoPastStateError(first, reason)
         return first, last
 
 

@@ -12,12 +12,12 @@ from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.contract.errors import BeyondTailError, InvalidSettingError, UnsupportedError, WrongRecipientError
 from virtuallog.contract.loglet import Placed
 from virtuallog.contract.types import LogPosition, PlacedBatch
-from virtuallog_database.errors import BeforeFirstEntryError
+from virtuallog_database.errors import BeforeFirstEntryError, NoPastStateError
 from virtuallog_server.backup.core.manifest import BackupManifest
 from virtuallog_server.backup.place import BackupPlace
 from virtuallog_server.backup.retried_files import retried
 from virtuallog_server.backup.saved_log import JoinedLog, LiveLog, LogPart, first_batch, saved_parts
-from virtuallog_server.history.core.reach import beginning
+from virtuallog_server.history.core.reach import Span, beginning, merged
 from virtuallog_server.history.read_pace import PacedLog, ReadPace
 
 READ_BYTES = 256 << 10
@@ -39,8 +39,8 @@ class PastLog:
     """A log and its bounds. A `ReadableSegment`."""
 
     source: JoinedLog
-    begin: LogPosition
-    """First position that can be read."""
+    spans: Sequence[Span]
+    """Ranges that can be read, in order, with holes between them."""
     tail: LogPosition
     """Tail, as of the opening."""
     trim_point: LogPosition
@@ -62,6 +62,7 @@ class PastLog:
         Raises:
             BeyondTailError: the position is past the tail.
             BeforeFirstEntryError: the time is before the first entry.
+            NoPastStateError: the time lies in a hole between two backups.
             InvalidSettingError: the time is in the future.
             VirtualLogError: as reads.
         """
@@ -73,15 +74,35 @@ class PastLog:
             return self.tail
         if moment.time_ms > now_ms:
             raise InvalidSettingError("at", f"{time_text(moment.time_ms)} is in the future")
+        return await self._find_time(moment.time_ms)
 
+    def beginning(self, position: int) -> LogPosition:
+        """First position from which the log can be read up to this one."""
+        return LogPosition(beginning(self.spans, position))
+
+    async def _find_time(self, time_ms: int) -> LogPosition:
         async def first(start: LogPosition, stop: LogPosition) -> PlacedBatch | None:
             return await first_batch(self.source, start, stop)
 
-        oldest = await first(self.begin, self.tail)
-        if oldest is not None and moment.time_ms < oldest.time_ms:
-            place = f"the first entry of the log, at position {oldest.start}, which is of {time_text(oldest.time_ms)}"
-            raise BeforeFirstEntryError(oldest.start, f"{time_text(moment.time_ms)} is before {place}")
-        return await search_time(first, self.begin, self.tail, moment.time_ms)
+        oldest: PlacedBatch | None = None
+        for start, stop in reversed(self.spans):
+            begins = await first(LogPosition(start), LogPosition(stop))
+            if begins is not None and begins.time_ms <= time_ms:
+                found = await search_time(first, LogPosition(start), LogPosition(stop), time_ms)
+                if found == stop < self.tail:
+                    reason = (
+                        f"the log is lost from there up to {self._next_span(stop)}, the range with {time_text(time_ms)}"
+                    )
+                    raise NoPastStateError(found, reason)
+                return found
+            oldest = begins or oldest
+        if oldest is None:
+            return self.tail
+        place = f"the first entry of the log, at position {oldest.start}, which is of {time_text(oldest.time_ms)}"
+        raise BeforeFirstEntryError(oldest.start, f"{time_text(time_ms)} is before {place}")
+
+    def _next_span(self, position: int) -> int:
+        return next(start for start, _ in self.spans if start > position)
 
 
 async def open_past_log(log: VirtualLog, place: BackupPlace | None, pace: ReadPace) -> PastLog:
@@ -109,14 +130,10 @@ async def open_past_log(log: VirtualLog, place: BackupPlace | None, pace: ReadPa
         if manifest.cluster != register.cluster.hex():
             raise WrongRecipientError("cluster", manifest.cluster, register.cluster.hex())
         parts += saved_parts(place, manifest, pace.clock)
-    begin = beginning(trim_point, [(part.start, part.stop) for part in parts[1:]])
     return PastLog(
-        source=JoinedLog(parts),
-        begin=LogPosition(begin),
-        tail=LogPosition(tail),
-        trim_point=trim_point,
-        backups=backups,
-    )
+        source=JoinedLog(parts), spans=merged((part.start, part.stop) for part in parts), tail=LogPosition(tail),
+        trim_point=trim_point, backups=backups,
+    )  # fmt: skip
 
 
 def time_text(milliseconds: int) -> str:

@@ -41,8 +41,8 @@ RELEASE_SECONDS: Final = 5.0
 """Longest wait for the release of a hold: without it the hold ends by itself."""
 SNAPSHOTS_KEPT_MAX: Final = 16
 """Most snapshots that are looked for at each server, from the newest one backwards. Servers keep two."""
-LOOK_BYTES: Final = 8 << 20
-"""Bytes of the log between two looks at the size of the scratch directory."""
+LOOK_SECONDS: Final = 1.0
+"""Interval between two looks at the size of the scratch directory: it grows by some 20 MB in that time."""
 
 PastProgress = Callable[[str, int], None]
 """Callback for progress: the present step, and the position up to which it is done."""
@@ -87,71 +87,87 @@ class PastStates:
             UnavailableError: the cluster does not answer.
             VirtualLogError: as reads of the log and of backups, and of the disk.
         """
+        async with self._scratch() as (work, directory, stack):
+            state = ScratchState(work, await self._begin(directory, position), self, stack)
+            await state.play(Replay(state.store), position, "playing")
+            yield state
+
+    @asynccontextmanager
+    async def open_oldest(self, before: LogPosition) -> AsyncIterator[ScratchState]:
+        """As `open`, with the oldest state that can be made. Raises NoPastStateError if it would be past `before`."""
+        async with self._scratch() as (work, directory, stack):
+            store = await self._begin_oldest(directory, before)
+            if read_cursor(store) > before:
+                raise NoPastStateError(before, f"the oldest one that can be made is that at {read_cursor(store)}")
+            yield ScratchState(work, store, self, stack)
+
+    @asynccontextmanager
+    async def _scratch(self) -> AsyncIterator[tuple[Path, RocksDirectory, AsyncExitStack]]:
+        """A scratch directory with a directory for a store, while the log is held, and what ends with them."""
         async with AsyncExitStack() as stack:
             work = Path(stack.enter_context(TemporaryDirectory(prefix="virtuallog-history-", dir=self.settings.folder)))
             directory = await stack.enter_async_context(scratch_directory(work / "store"))
             await stack.enter_async_context(self._holds())
-            store = await self._begin(directory, position)
-            state = ScratchState(work, store, self, stack)
-            await state.play(Replay(store), position, "playing")
-            yield state
-
-    async def oldest(self) -> LogPosition:
-        """The oldest position whose state can be made. Raises: as `open`."""
-        if self.past.begin == 0:
-            return LogPosition(0)
-        starts = [manifest.start for manifest in self.past.backups if manifest.start >= self.past.begin]
-        if starts:
-            return LogPosition(min(starts))
-        with TemporaryDirectory(prefix="virtuallog-history-", dir=self.settings.folder) as work:
-            async with scratch_directory(Path(work) / "store") as directory, self._holds():
-                found = self.past.tail
-                for _ in range(SNAPSHOTS_KEPT_MAX):
-                    offer = await self._offer(directory, LogPosition(found - 1))
-                    if offer is None:
-                        break
-                    found = LogPosition(offer.offer.position)
-        if found == self.past.tail:
-            raise NoPastStateError(self.past.begin, "no server has a snapshot from which the log could be played on")
-        return found
+            yield work, directory, stack
 
     # -- the state to begin with --------------------------------------------------------------------------------------
 
     async def _begin(self, directory: RocksDirectory, position: LogPosition) -> LocalStore:
         """The nearest state before a position."""
-        at_most = position
+        at_most, begin = position, self.past.beginning(position)
         while True:
-            offer = await self._offer(directory, at_most)
-            saved = newest_start((each.start for each in self.past.backups), self.past.begin, position)
+            offer = await self._offer(directory, begin, at_most)
+            saved = newest_start((each.start for each in self.past.backups), begin, position)
             if offer is None or (saved is not None and saved > offer.offer.position):
                 break
-            self.tell("fetching a snapshot", offer.offer.position)
-            self.check_size(sum(file.size for file in offer.offer.files))
-            await install(directory, PacedSnapshot(offer, self.pace))
+            await self._install(directory, offer)
             store = await directory.open()
             if read_cursor(store) <= position:
                 return store
             await store.close()  # its content is a little newer than its position
             at_most = LogPosition(offer.offer.position - 1)
-        if saved is None and self.past.begin > 0:
-            reason = (
-                f"the log can be read from {self.past.begin} on, and no snapshot from there up to {position} is kept"
-            )
+        if saved is None and begin > 0:
+            reason = f"the log before it can be read from {begin} on, and no snapshot from there on is kept"
             raise NoPastStateError(position, reason)
         if saved is not None:
             await self._install_saved(directory, saved)
         return await directory.open()
 
-    async def _offer(self, directory: RocksDirectory, at_most: LogPosition) -> SnapshotSource | None:
+    async def _begin_oldest(self, directory: RocksDirectory, before: LogPosition) -> LocalStore:
+        begin = self.past.beginning(before)
+        starts = [each.start for each in self.past.backups if begin <= each.start <= before]
+        if begin > 0 and starts:
+            await self._install_saved(directory, min(starts))
+        elif begin > 0:
+            at_most, oldest = before, None
+            for _ in range(SNAPSHOTS_KEPT_MAX):
+                offer = await self._offer(directory, begin, at_most)
+                if offer is None:
+                    break
+                oldest, at_most = offer, LogPosition(offer.offer.position - 1)
+            if oldest is None:
+                reason = f"the log before it can be read from {begin} on, and no snapshot from there on is kept"
+                raise NoPastStateError(before, reason)
+            await self._install(directory, oldest)
+        return await directory.open()
+
+    async def _offer(
+        self, directory: RocksDirectory, begin: LogPosition, at_most: LogPosition
+    ) -> SnapshotSource | None:
         """The newest snapshot of a server that is old enough. None if there is none. The server holds the log for it."""
         if at_most <= 0:
             return None
         restorer = await snapshot_restorer(directory, self.log, self._name)
         try:
-            offer = await retried(self.pace.clock, lambda: restorer.newest_offer(self.past.begin, at_most))
+            offer = await retried(self.pace.clock, lambda: restorer.newest_offer(begin, at_most))
         except NoPastStateError:
             return None
         return offer
+
+    async def _install(self, directory: RocksDirectory, source: SnapshotSource) -> None:
+        self.tell("fetching a snapshot", source.offer.position)
+        self.check_size(sum(file.size for file in source.offer.files))
+        await install(directory, PacedSnapshot(source, self.pace))
 
     async def _install_saved(self, directory: RocksDirectory, start: int) -> None:
         assert self.place is not None
@@ -200,17 +216,19 @@ class ScratchState:
 
         Raises: as `PastStates.open`.
         """
-        states, looked_at = self._states, 0
+        states, clock = self._states, self._states.pace.clock
+        looked_at = clock.monotonic()
 
         def tell(position: int) -> None:
             nonlocal looked_at
             states.tell(step, position)
-            if states.pace.taken_bytes >= looked_at + LOOK_BYTES:
-                looked_at = states.pace.taken_bytes
+            if clock.monotonic() >= looked_at + LOOK_SECONDS:
+                looked_at = clock.monotonic()
                 states.check_size(_size_of(self._work))
 
         try:
             await play_on(replay, states.past, position, tell, is_enough)
+            states.check_size(_size_of(self._work))
         except SnapshotNeededError as error:
             reason = f"the log was trimmed up to {error.first} meanwhile"
             raise NoPastStateError(replay.cursor, reason) from error

@@ -21,6 +21,7 @@ from virtuallog_server.cli import main
 from virtuallog_server.cli.common import limits
 from virtuallog_server.cli.paxos_log.trace import Content
 from virtuallog_server.config import node_config
+from virtuallog_server.history import past_database
 from virtuallog_simulation import cli as simulation_cli
 from virtuallog_simulation.conformance import cli as conformance_cli
 from virtuallog_simulation.scenarios import selection
