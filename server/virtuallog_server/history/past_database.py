@@ -141,7 +141,15 @@ class PastDatabase:
             return _differences(path, first, last, compared, found, has_more=False)
 
     async def changes(
-        self, path: str, start: Moment | None, stop: Moment, *, limit: int, bytes_max: int, only_last: bool = False
+        self,
+        path: str,
+        start: Moment | None,
+        stop: Moment,
+        *,
+        limit: int,
+        bytes_max: int,
+        only_last: bool = False,
+        is_alone: bool = False,
     ) -> PastChanges:
         """Changes of the znode at the path, and of those below, between two moments.
 
@@ -152,6 +160,7 @@ class PastDatabase:
             limit: most changes; more only if one entry has them.
             bytes_max: bytes of a value.
             only_last: True for the last changes of the range. Otherwise the answer ends behind the first ones.
+            is_alone: True for the znode alone, without those below.
         """
         if start is None:
             last = await self._find(stop)
@@ -167,7 +176,7 @@ class PastDatabase:
             found.append(PastChange.of(change, bytes_max))
 
         async with opening as state:
-            replay = replay_noting(state.store, Subtree(path), note)
+            replay = replay_noting(state.store, Subtree(path, is_alone), note)
             first = replay.cursor
             await state.play(replay, last, "reading", lambda: not only_last and count >= limit)
             if not found:

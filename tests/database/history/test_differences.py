@@ -91,8 +91,9 @@ async def test_the_beginning_of_a_log_has_the_znodes_that_each_tree_has() -> Non
 )
 def test_a_subtree_is_a_znode_and_what_is_below(path: str, inside: tuple[str, ...], outside: tuple[str, ...]) -> None:
     """Of a sibling whose name begins alike nothing is shown."""
-    subtree = Subtree(path)
+    subtree, alone = Subtree(path), Subtree(path, is_alone=True)
 
+    assert [each for each in (*inside, *outside) if alone.covers(each)] == [path]
     assert [subtree.covers(each) for each in (*inside, *outside)] == [True] * len(inside) + [False] * len(outside)
     assert [subtree.path_in(b"n" + each.encode()) for each in inside] == [each.encode() for each in inside]
     assert [subtree.path_in(key) for key in (b"c/a\0b", b"m", b"", b"\0n/a", b"s12345678")] == [None] * 5

@@ -17,6 +17,8 @@ class Subtree:
     """The znode at `path`, and everything below it."""
 
     path: str
+    is_alone: bool = False
+    """True for the znode alone."""
     _start: bytes = attrs.field(init=False, repr=False)
     """Start of the path of each descendant, encoded."""
     _own: bytes = attrs.field(init=False, repr=False)
@@ -37,4 +39,4 @@ class Subtree:
         return None
 
     def _covers(self, path: bytes) -> bool:
-        return path.startswith(self._start) or path == self._own
+        return path == self._own or (path.startswith(self._start) and not self.is_alone)

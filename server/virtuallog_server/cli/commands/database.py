@@ -281,16 +281,19 @@ def diff(path: str, start: When, stop: When, after: str, limit: int, bytes_max: 
 @_moment_option("--to", "stop", "End of the range.  [default: the tail]")
 @_limit
 @click.option("--last", is_flag=True, help="The last changes of the range, instead of the first ones.")
+@click.option("--alone", is_flag=True, help="The znode alone, without those below.")
 @_value_bytes
 @_history_options
-def history(path: str, start: When, stop: When, limit: int, last: bool, bytes_max: int, **options: Any) -> None:
+def history(
+    path: str, start: When, stop: When, limit: int, last: bool, alone: bool, bytes_max: int, **options: Any
+) -> None:
     """Show the changes of a znode and of all below it: the entries, when, by which client, and what they left.
 
     \b
     Examples:
         virtuallog database history /app/config
-        virtuallog database history /app/config --last --limit 1
+        virtuallog database history /app/config --alone --last --limit 1
     """
     from virtuallog_server.cli.history import history_job as work
 
-    work.history(work.HistoryOptions(**options), path, start, stop, limit, last, bytes_max)
+    work.history(work.HistoryOptions(**options), path, start, stop, limit, bytes_max, only_last=last, is_alone=alone)

@@ -94,13 +94,23 @@ def diff(options: HistoryOptions, path: str, start: When, stop: When, after: str
 
 
 def history(
-    options: HistoryOptions, path: str, start: When, stop: When, limit: int, only_last: bool, bytes_max: int
+    options: HistoryOptions,
+    path: str,
+    start: When,
+    stop: When,
+    limit: int,
+    bytes_max: int,
+    *,
+    only_last: bool,
+    is_alone: bool,
 ) -> None:
     """Print the changes of a subtree."""
     first = None if start == (None, None) else _moment(start)
     found = _run(
         options,
-        lambda past: past.changes(path, first, _moment(stop), limit=limit, bytes_max=bytes_max, only_last=only_last),
+        lambda past: past.changes(
+            path, first, _moment(stop), limit=limit, bytes_max=bytes_max, only_last=only_last, is_alone=is_alone
+        ),
     )
     if options.as_json:
         echo_json(output.plain_changes(found))
