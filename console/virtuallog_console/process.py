@@ -34,6 +34,7 @@ from virtuallog_console.door.metrics_route import ConnectionMetrics, ConsoleMetr
 from virtuallog_console.door.tail_hub import TailHub
 from virtuallog_console.pages.page_routes import Pages
 from virtuallog_console.pages.problem_page import problem_page
+from virtuallog_console.past.past_reader import PastReader
 from virtuallog_console.settings import ConsoleSettings
 from virtuallog_console.views.masks import Masks
 from virtuallog_database.control.wire import DATABASE
@@ -94,7 +95,8 @@ async def run_until_signalled(settings: ConsoleSettings, cluster: ClusterFile, a
             give_way(settings.priority)
             announce(url_of(settings, listeners))
             policy, masks = settings.policy, Masks(settings.masks)
-            pages = Pages(log, metastore_provider(), masks)
+            past = PastReader(settings.cluster, called.tls, settings.priority, log.view.environment.clock)
+            pages = Pages(log, metastore_provider(), masks, past)
             groups = [ActionPages.of(log, policy, settings.archives, masks).routes()]
             await serve(log, policy, listeners, SystemClock(), credentials=credentials, pages=pages, groups=groups)
 

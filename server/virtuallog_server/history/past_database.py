@@ -34,11 +34,12 @@ from virtuallog_server.history.core.answers import (
     PastChildren,
     PastDifference,
     PastDifferences,
+    PastState,
     PastValue,
     PastZnode,
 )
 from virtuallog_server.history.past_log import Moment, open_past_log
-from virtuallog_server.history.past_states import PastProgress, PastStates, ScratchSettings, ScratchState
+from virtuallog_server.history.past_states import PastProgress, PastStates, ScratchSettings
 from virtuallog_server.history.read_pace import ReadPace
 from virtuallog_server.zookeeper.auth.schemes import SUPER
 
@@ -136,8 +137,8 @@ class PastDatabase:
                 compared += 1
                 if compared % _TURN == 0:
                     await trio.lowlevel.checkpoint()
-            if not found and not after:
-                _check_exists(state, path, last)
+            if not found and not after and state_of(FoundedRecords(state.store), path) is None:
+                raise NoSuchZnodeError(path, last)
             return _differences(path, first, last, compared, found, has_more=False)
 
     async def changes(
@@ -179,11 +180,12 @@ class PastDatabase:
             replay = replay_noting(state.store, Subtree(path, is_alone), note)
             first = replay.cursor
             await state.play(replay, last, "reading", lambda: not only_last and count >= limit)
-            if not found:
-                _check_exists(state, path, last)
+            end = state_of(FoundedRecords(state.store), path)
+            if not found and end is None:
+                raise NoSuchZnodeError(path, last)
         return PastChanges(
             path=path, start=first, stop=last, changes=tuple(found), dropped=count - len(found),
-            more_from=replay.cursor if replay.cursor < last else None,
+            more_from=replay.cursor if replay.cursor < last else None, state=PastState.of(end, bytes_max),
         )  # fmt: skip
 
     async def _find(self, moment: Moment) -> LogPosition:
@@ -207,11 +209,6 @@ def _differences(
         path=path, start=start, stop=stop, compared=compared, differences=tuple(found),
         more_after=found[-1].path if has_more else None,
     )  # fmt: skip
-
-
-def _check_exists(state: ScratchState, path: str, position: LogPosition) -> None:
-    if state_of(FoundedRecords(state.store), path) is None:
-        raise NoSuchZnodeError(path, position)
 
 
 def _no_znode(error: RefusedError, path: str, position: LogPosition) -> Exception:

@@ -43,7 +43,7 @@ def of_dumps(before: dict[str, ZnodeState], after: dict[str, ZnodeState], subtre
 @settings(max_examples=60, deadline=None)
 @given(logs(), st.data(), SUBTREES)
 def test_differences_are_those_of_two_full_dumps(log: DrawnLog, data: st.DataObject, path: str) -> None:
-    """Between any two positions, of any subtree: nothing is missing, and nothing is told that is not so."""
+    """Between any two positions, of any subtree: nothing is missing, and nothing is there that is not so."""
     start = data.draw(st.integers(1, log.tail))
     stop = data.draw(st.integers(start, log.tail))
 

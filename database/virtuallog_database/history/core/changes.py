@@ -91,7 +91,7 @@ class ZnodeChange:
     zxid: int
     """Zxid of the command; 0 if no command has done it."""
     origin: Origin
-    """Session and identities of the client; those of nobody for work of servers."""
+    """Session and identities of the client; empty for work of servers."""
     before: ZnodeState | None
     """State before the change. None if there was no such znode."""
     after: ZnodeState | None

@@ -1,4 +1,4 @@
-"""State of one znode at one moment, with its data and its ACL, whatever records they are in.
+"""State of one znode at one moment, with its data and its ACL, also if they have separate records.
 
 A record says more than that: the number of its children, when one of them came last, and the number of the next
 sequential one. These follow from the changes of the children, and are left out.

@@ -72,7 +72,7 @@ def plain_changes(found: PastChanges) -> dict[str, Any]:
             }
             for each in found.changes
         ],
-        "more_from": found.more_from,
+        "more_from": found.more_from, "state": _plain_state(found.state),
     }  # fmt: skip
 
 

@@ -172,3 +172,5 @@ class PastChanges:
     """Position from which the rest begins. None if there is no more."""
     dropped: int
     """Earlier changes of the range that were left out, as only the last ones were asked for."""
+    state: PastState | None
+    """State of the znode at the path where the answer ends. None if there was no such znode."""
