@@ -39,6 +39,7 @@ class PastReader:
         priority: of the processes.
         clock: clock of the timeout.
         program: runs `virtuallog`.
+        seconds: longest question.
     """
 
     _cluster: Path
@@ -46,6 +47,7 @@ class PastReader:
     _priority: str
     _clock: Clock
     _program: Sequence[str] = (sys.executable, "-P", "-m", "virtuallog_server")
+    _seconds: float = ANSWER_SECONDS
     _is_busy: bool = attrs.field(default=False, init=False)
 
     async def history(self, path: str, at: str, limit: int, value_bytes: int) -> Mapping[str, Any]:
@@ -89,7 +91,7 @@ class PastReader:
         output, errors = bytearray(), bytearray()
         try:
             assert process.stdout is not None and process.stderr is not None
-            with self._clock.timeout(ANSWER_SECONDS):
+            with self._clock.timeout(self._seconds):
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(_read, process.stdout, output, ANSWER_BYTES_MAX)
                     nursery.start_soon(_read, process.stderr, errors, _ERROR_BYTES_MAX)
@@ -101,7 +103,7 @@ class PastReader:
                     await process.wait()
         if process.returncode is None or process.returncode < 0:
             raise UnavailableError(
-                f"no answer within {ANSWER_SECONDS:g} s; `virtuallog database history` takes the time that it needs"
+                f"no answer within {self._seconds:g} s; `virtuallog database history` takes the time that it needs"
             )
         return _answer(process.returncode, bytes(output), bytes(errors))
 
