@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import trio
 
@@ -55,20 +55,26 @@ async def test_a_failure_is_an_error_with_its_reason(script: str, error: type[Ex
             await asked.history("/app", "", 5, 0)
 
 
-async def test_a_second_question_is_refused_and_a_cancelled_one_leaves_no_process() -> None:
+async def test_a_second_question_is_refused_and_a_cancelled_one_leaves_no_process(tmp_path: Path) -> None:
     """Then the next one has its turn."""
-    asked, children = reader("import time; time.sleep(1000)"), psutil.Process().children
-    before = {child.pid for child in children()}
+    file = tmp_path / "pid"
+    script = (
+        f"import os, pathlib, time; pathlib.Path({str(file)!r}).write_text(str(os.getpid()) + '.'); time.sleep(1000)"
+    )
+    asked = reader(script)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(asked.history, "/app", "", 5, 0)
         with CLOCK.timeout(60):
-            while {child.pid for child in children()} <= before:
+            while not file.exists() or not file.read_text().endswith("."):
                 await CLOCK.sleep(0.01)
         with pytest.raises(OverloadedError):
             await asked.history("/app", "", 5, 0)
         nursery.cancel_scope.cancel()
 
-    assert {child.pid for child in children()} <= before
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(file.read_text().rstrip(".")), 0)
+    with pytest.raises(UnavailableError):
+        await reader(script, seconds=0.2).history("/app", "", 5, 0)
 
 
 async def test_a_question_that_takes_too_long_is_ended() -> None:
