@@ -22,7 +22,7 @@ from virtuallog_database.ports import LocalStore
 from virtuallog_database.replica.database import Database
 from virtuallog_database.replica.replay import AppliedEffects, Replay, replayed_database
 from virtuallog_database.transaction import StoreTransaction
-from virtuallog_database.tree import command_codec, keys
+from virtuallog_database.tree import command_codec
 from virtuallog_database.tree.results import Error, Result, Stat
 
 
@@ -53,7 +53,7 @@ def replay_noting(store: LocalStore, subtree: Subtree, note: Callable[[ZnodeChan
                 effects.position,
                 effects.time_ms,
                 executed,
-                sorted({keys.decoded(path) for path in touched}),
+                sorted(set(touched)),
                 subtree,
                 records,
                 ChangedRecords(records, effects.changes),

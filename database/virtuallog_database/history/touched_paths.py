@@ -30,9 +30,9 @@ class TouchedPaths:
     _recent_max: int = RECENT_MAX
     _recent: dict[bytes, bytes] = attrs.field(factory=dict, init=False)
 
-    def add(self, path: bytes) -> None:
-        """Add an encoded path."""
-        self._recent[path] = b""
+    def add(self, path: str) -> None:
+        """Add a path."""
+        self._recent[keys.encoded(path)] = b""
         if len(self._recent) >= self._recent_max:
             self._spill()
 

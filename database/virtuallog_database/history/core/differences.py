@@ -8,7 +8,6 @@ import attrs
 
 from virtuallog_database.history.core.znode_state import ZnodeState, state_of
 from virtuallog_database.ports import RecordReader
-from virtuallog_database.tree import keys
 
 
 class DifferenceKind(enum.StrEnum):
@@ -55,8 +54,5 @@ def difference_at(path: str, before: RecordReader, after: RecordReader) -> Znode
     Raises:
         CorruptionError: a record is torn or missing.
     """
-    key = keys.znode(path)
-    if before.get(key) is None and after.get(key) is None:  # created and deleted in between
-        return None
     former, now = state_of(before, path), state_of(after, path)
     return None if former == now else ZnodeDifference(path, former, now)
