@@ -32,5 +32,5 @@ async def test_reads_wait_for_their_turn(autojump_clock: MockClock) -> None:
 
     sizes = pace.taken_bytes / 5
     assert [each[0].start for each in found] == [0, 1, 2]
-    assert times[0] == 0 and times[2] >= 2 * sizes / 100 * 0.99
+    assert times[0] < sizes / 100 and times[2] >= 2 * sizes / 100 * 0.99
     assert clock.monotonic() - idle >= sizes / 100 * 0.99
