@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Final
 
-from virtuallog_lab.experiments.history.run import QUIET, STATES, HistoryFindings, HistoryPlan, WriteRate
+from virtuallog_lab.experiments.history.run import COMPUTING, QUIET, STATES, HistoryFindings, HistoryPlan, WriteRate
 from virtuallog_lab.harness.machine import Machine
 from virtuallog_lab.harness.median_interval import CONFIDENCE, median_interval
 from virtuallog_lab.harness.report import Report, Table, middle_and_ends
@@ -43,21 +43,29 @@ def _questions(found: HistoryFindings) -> Table:
 def _rates(found: HistoryFindings) -> Table:
     rows = []
     for load in dict.fromkeys(each.load for each in found.rates):
-        quiet = _of(found, load, QUIET)
+        quiet, computing = _of(found, load, QUIET), _of(found, load, COMPUTING)
         for state in STATES:
             those = _of(found, load, state)
-            slower = [1 - each.per_second / other.per_second for each, other in zip(those, quiet, strict=True)]
-            rows.append(
-                [
-                    f"{load}, {state}",
-                    middle_and_ends([each.per_second for each in those]),
-                    *(("", "", "") if state == QUIET else (*_verdict(slower), f"{_under_way(those):.0%}")),
-                ]
+            cells = [
+                middle_and_ends([each.per_second for each in those]),
+                middle_and_ends([100 * each.cpu for each in those]) if state != QUIET else "",
+                _slower(those, quiet) if state != QUIET else "",
+            ]
+            cells += (
+                [_slower(those, computing), _target(those, computing)] if state not in (QUIET, COMPUTING) else ["", ""]
             )
-    columns = ["writes, question", "writes/s", "slower, %", "target", "under way to the end"]
+            rows.append([f"{load}, {state}", *cells])
+    columns = [
+        "writes, program beside",
+        "writes/s",
+        "its CPU, %",
+        "slower than quiet, %",
+        "than computing, %",
+        "target",
+    ]
     title = (
-        f"Writes beside a question. Medians of the rounds, and ends; of the ratio to the quiet part of the same round its "
-        f"{CONFIDENCE:.0%} interval. At most {TARGET:.0%} slower is the target"
+        f"Writes beside a program of idle priority on the same machine. Medians of the rounds, and ends; of the ratios to other parts of the same "
+        f"round their {CONFIDENCE:.0%} intervals. At most {TARGET:.0%} slower than beside a program that takes nothing from the cluster is the target"
     )
     return Table(title, columns, rows)
 
@@ -66,11 +74,17 @@ def _of(found: HistoryFindings, load: str, state: str) -> list[WriteRate]:
     return [each for each in found.rates if (each.load, each.state) == (load, state)]
 
 
-def _verdict(slower: Sequence[float]) -> tuple[str, str]:
-    low, high = median_interval(slower)
-    target = "met" if high <= TARGET else "missed" if low > TARGET else "open"
-    return f"{100 * median(slower):.1f} ({100 * low:.1f} to {100 * high:.1f})", target
+def _ratios(those: Sequence[WriteRate], base: Sequence[WriteRate]) -> list[float]:
+    """Shares of the rate of each round that are missing."""
+    return [1 - each.per_second / other.per_second for each, other in zip(those, base, strict=True)]
 
 
-def _under_way(those: Sequence[WriteRate]) -> float:
-    return sum(each.under_way for each in those) / len(those)
+def _slower(those: Sequence[WriteRate], base: Sequence[WriteRate]) -> str:
+    ratios = _ratios(those, base)
+    low, high = median_interval(ratios)
+    return f"{100 * median(ratios):.1f} ({100 * low:.1f} to {100 * high:.1f})"
+
+
+def _target(those: Sequence[WriteRate], base: Sequence[WriteRate]) -> str:
+    low, high = median_interval(_ratios(those, base))
+    return "met" if high <= TARGET else "missed" if low > TARGET else "open"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ from virtuallog_database.control.wire import DATABASE
 from virtuallog_lab.experiments.churn.churn import NODES, open_database_cluster
 from virtuallog_lab.experiments.churn.client import CLOCK, connected, make_znodes, path_of
 from virtuallog_lab.experiments.churn.load import PATIENCE_SECONDS, ChurnLoad
+from virtuallog_lab.experiments.history.pausable_program import PausableProgram, pausable
 from virtuallog_lab.harness.report import tell
 from virtuallog_server.history.past_database import LIMIT_MAX
 from virtuallog_server.local_cluster.supervisor import LocalCluster, open_local_cluster
@@ -31,20 +31,24 @@ from virtuallog_simulation.workload.database.requests import GetData
 BUILD, ASK, SERVE = STEPS = ("build", "ask", "serve")
 LOADS: Final[Mapping[str, int]] = {"saturated": 192, "light": NODES}
 """Loads, and their writes under way, on all connections."""
-QUIET: Final = "quiet"
-STATES: Final[Mapping[str, tuple[str, ...]]] = {
-    QUIET: (),
-    "diff, idle": ("--priority", "idle"),
-    "diff, low": ("--priority", "low"),
-}
-"""States of a part of a round, and the options of the question that is under way."""
+QUIET, COMPUTING = "quiet", "computing"
+STATES: Final[Mapping[str, float]] = {QUIET: 0, COMPUTING: 0, "diff at 16 MB/s": 16, "diff at 2 MB/s": 2}
+"""States of a part of a round, and the rate of the question that is under way. While `computing`, another program of the same priority takes
+the processor, and nothing from the cluster."""
+COMPUTATION: Final = """
+from virtuallog.runtime.process_priority import give_way
+give_way("idle")
+while True:
+    pairs = {str(number): bytes(100) for number in range(10_000)}
+    sorted(pairs)
+"""
 CONFIG: Final = "snapshot_log_bytes = 33554432\nsnapshot_seconds = 86400.0\nsnapshots_kept = 64"
 MARKS: Final = (0.0, 0.5, 0.9, 0.99, 0.999, 1.0)
 """Shares of the writes behind which the position is noted."""
 SAMPLES: Final = 5
 """Znodes whose values are noted at each mark."""
-SETTLE_SECONDS: Final = 1.5
-"""Seconds between the start of a question and the measurement: it has begun to play the log by then."""
+SETTLE_SECONDS: Final = 0.3
+"""Seconds between the moment when a question goes on and the measurement."""
 QUESTION_SECONDS: Final = 240.0
 """Longest question."""
 WRITES_ENOUGH: Final = 1 << 40
@@ -94,8 +98,8 @@ class WriteRate:
     load: str
     state: str
     per_second: float
-    under_way: bool
-    """True if the question was under way at the end of the part."""
+    cpu: float
+    """Processors that the program beside has taken."""
 
 
 @attrs.frozen(kw_only=True)
@@ -264,29 +268,37 @@ class HistoryExperiment:
         """Rates of writes: in each round one for each state, in an order drawn anew."""
         plan, chance, rates = self.plan, random.Random(load), list[WriteRate]()
         writers = ChurnLoad(addresses, plan.keys, plan.size, LOADS[load])
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(writers.write, WRITES_ENOUGH)
-            for number in range(plan.rounds):
-                for state in chance.sample(list(STATES), len(STATES)):
-                    rates.append(await self._rate(cluster, writers, load, state))
-                tell(f"{load}, round {number + 1} of {plan.rounds}")
-            nursery.cancel_scope.cancel()
+        async with AsyncExitStack() as stack:
+            beside = {
+                state: await stack.enter_async_context(pausable(self._beside(cluster, state))) for state in STATES
+            }
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(writers.write, WRITES_ENOUGH)
+                for number in range(plan.rounds):
+                    for state in chance.sample(list(STATES), len(STATES)):
+                        rates.append(await self._rate(writers, beside[state], load, state))
+                    tell(f"{load}, round {number + 1} of {plan.rounds}")
+                nursery.cancel_scope.cancel()
         return rates
 
-    async def _rate(self, cluster: LocalCluster, writers: ChurnLoad, load: str, state: str) -> WriteRate:
-        first, last = self._marks[0].position, self._marks[-1].position
-        places = ("--from", str(first), "--to", str(last))
-        async with _question(
-            _command(cluster, "diff", "/", *places, *STATES[state]) if STATES[state] else None
-        ) as question:
+    def _beside(self, cluster: LocalCluster, state: str) -> list[str]:
+        """Command of the program that runs in a state. Empty for none."""
+        if state == QUIET:
+            return []
+        if state == COMPUTING:
+            return [sys.executable, "-P", "-c", COMPUTATION]
+        places = ("--from", str(self._marks[0].position), "--to", str(self._marks[-1].position))
+        return _command(cluster, "diff", "/", *places, "--rate", str(STATES[state]))
+
+    async def _rate(self, writers: ChurnLoad, beside: PausableProgram, load: str, state: str) -> WriteRate:
+        async with beside.running():
             await CLOCK.sleep(SETTLE_SECONDS)
-            began, done = CLOCK.monotonic(), writers.done
+            began, done, meter = CLOCK.monotonic(), writers.done, beside.meter()
             await CLOCK.sleep(self.plan.seconds)
-            per_second = (writers.done - done) / (CLOCK.monotonic() - began)
+            seconds, cpu = CLOCK.monotonic() - began, meter.seconds()
             return WriteRate(
-                load=load, state=state, per_second=per_second,
-                under_way=question is not None and question.poll() is None,
-            )  # fmt: skip
+                load=load, state=state, per_second=(writers.done - done) / seconds, cpu=sum(cpu.values()) / seconds
+            )
 
 
 def _command(cluster: LocalCluster, command: str, path: str, *options: str) -> list[str]:
@@ -302,21 +314,6 @@ async def _asked(command: Sequence[str]) -> Mapping[str, Any]:
         answer: Mapping[str, Any] = json.loads(done.stdout)
         return answer
     raise UnavailableError(f"{' '.join(command)}: no answer in {QUESTION_SECONDS:.0f} s")
-
-
-@asynccontextmanager
-async def _question(command: Sequence[str] | None) -> AsyncIterator[trio.Process | None]:
-    """A question under way for the length of the block, if there is one."""
-    if command is None:
-        yield None
-        return
-    process = await trio.lowlevel.open_process(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        with trio.CancelScope(shield=True):  # it ends soon: it deletes its scratch store
-            await process.wait()
 
 
 def _hex(answer: Mapping[str, Any]) -> str:
