@@ -8,6 +8,7 @@ await past.znode("/app/config", Moment(time_ms=...))
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 import attrs
@@ -58,6 +59,7 @@ async def open_past_database(
     place: BackupPlace | None = None,
     settings: ScratchSettings | None = None,
     tell: PastProgress = lambda step, position: None,
+    on_long: Callable[[], None] = lambda: None,
 ) -> PastDatabase:
     """Open the past of a database.
 
@@ -67,11 +69,12 @@ async def open_past_database(
         place: location of backups, which reach further back. None to use the cluster only.
         settings: bounds of each question. None for the defaults.
         tell: callback for progress.
+        on_long: called once, when it takes more than a moment: for a process that gives way to others then.
 
     Raises: as `open_past_log`.
     """
     settings = settings or ScratchSettings()
-    pace = ReadPace(log.view.environment.clock, settings.bytes_per_second)
+    pace = ReadPace(log.view.environment.clock, settings.bytes_per_second, on_long)
     past = await open_past_log(log, place, pace)
     return PastDatabase(PastStates(log=log, past=past, place=place, pace=pace, settings=settings, tell=tell))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import attrs
 
@@ -13,6 +14,9 @@ from virtuallog_database.snapshots.messages import SnapshotOffer
 from virtuallog_database.snapshots.transfer import SnapshotSource
 from virtuallog_loglets.archive.creation.segment_source import ReadableSegment
 
+SHORT_BYTES: Final = 1 << 20
+"""Bytes that a short job reads at most: some thousand writes, or a tenth of a second of a processor."""
+
 
 @attrs.define(eq=False)
 class ReadPace:
@@ -20,6 +24,8 @@ class ReadPace:
 
     clock: Clock
     bytes_per_second: float
+    on_long: Callable[[], None] = lambda: None
+    """Called once, when the job turns out to be no short one."""
     taken_bytes: int = attrs.field(default=0, init=False)
     """Bytes of all reads so far."""
     _free_at: float = attrs.field(default=0.0, init=False)
@@ -33,7 +39,10 @@ class ReadPace:
 
     def took(self, size: int) -> None:
         """Count the bytes of a read. Time that was not used before is not made up for."""
+        is_short = self.taken_bytes <= SHORT_BYTES
         self.taken_bytes += size
+        if is_short and self.taken_bytes > SHORT_BYTES:
+            self.on_long()
         self._free_at = max(self._free_at, self.clock.monotonic()) + size / self.bytes_per_second
 
 

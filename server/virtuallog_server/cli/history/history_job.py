@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -132,9 +133,9 @@ async def _ask(
     options: HistoryOptions, ask: Callable[[PastDatabase], Awaitable[AnswerT]], tell: PastProgress
 ) -> AnswerT:
     async with connect(options.cluster, more=[DATABASE, SNAPSHOTS], settings=READS_ONLY) as log:
-        past = await open_past_database(log, options.place, options.settings, tell)
-        give_way(options.priority)  # only now: what comes before is little work, and would take long on a busy machine
-        return await ask(past)
+        # A short question is over before it is noticed; with a low priority it would take long on a busy machine.
+        give_way_later = partial(give_way, options.priority)
+        return await ask(await open_past_database(log, options.place, options.settings, tell, give_way_later))
 
 
 def _teller(bar: Any) -> PastProgress:
