@@ -38,16 +38,32 @@ async def play_up_to(
         BinaryTooOldError: the database uses an engine that this program does not know.
         VirtualLogError: as the reading, and the store; what was played stays.
     """
-    replay, time_ms = Replay(store), 0
+    replay = Replay(store)
     if replay.cursor > position:
         raise InvalidSettingError("store", f"has applied the log up to {replay.cursor}, and {position} is wanted")
-    while replay.cursor < position:
+    time_ms = await play_on(replay, reading, position, tell)
+    await store.flush()
+    return time_ms
+
+
+async def play_on(
+    replay: Replay,
+    reading: ReadableSegment,
+    position: LogPosition,
+    tell: Callable[[int], None] = lambda position: None,
+    is_enough: Callable[[], bool] = lambda: False,
+) -> int:
+    """Play the log up to a position, or until `is_enough` says so behind an entry. Returns as `play_up_to`, and raises
+    what that raises."""
+    store, time_ms = replay.store, 0
+    while replay.cursor < position and not is_enough():
         found = await reading.read(replay.cursor, position)
         for _ in replay.play(found):
             if store.is_behind:
                 await store.flush()
+            if is_enough():
+                break
         times = [placed.time_ms for placed in found if isinstance(placed, PlacedBatch)]
         time_ms = times[-1] if times else time_ms
         tell(replay.cursor)
-    await store.flush()
     return time_ms

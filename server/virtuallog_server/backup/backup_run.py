@@ -23,8 +23,7 @@ from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.contract.errors import CorruptionError, InvalidSettingError, TrimmedError, WrongRecipientError
 from virtuallog.contract.ports import Clock
 from virtuallog.contract.types import LogPosition, PlacedBatch
-from virtuallog_database.control.client import call_any_replica, place_hold
-from virtuallog_database.control.messages import ReleaseHold
+from virtuallog_database.control.client import place_hold, release_hold
 from virtuallog_database.engines.core.keys import read_cursor
 from virtuallog_database.engines.core.state_digests import state_digest_of
 from virtuallog_database.ports import LocalStore
@@ -305,9 +304,7 @@ class _BackupRun:
         await retried(self._clock, lambda: place_hold(self._log, self._holder, LogPosition(position), seconds))
 
     async def _release(self, name: str) -> None:
-        nodes = sorted((await self._log.view.current()).nodes)
-        services = self._log.view.environment.services
-        await retried(self._clock, lambda: call_any_replica(services, nodes, ReleaseHold(name=name)))
+        await retried(self._clock, lambda: release_hold(self._log, name))
 
     @property
     def _holder(self) -> str:

@@ -84,8 +84,21 @@ async def open_newest_snapshot(directory: RocksDirectory, log: VirtualLog, name:
         UnavailableError: the log was trimmed, and no server gave a snapshot.
         VirtualLogError: of the disk.
     """
+    restorer, trim_point = await snapshot_restorer(directory, log, name), await log.find_trim_point()
+    try:
+        source = await restorer.newest_offer(trim_point)
+    except UnavailableError:
+        if trim_point > 0:
+            raise
+    else:
+        await install(directory, source)
+    return await directory.open()
+
+
+async def snapshot_restorer(directory: RocksDirectory, log: VirtualLog, name: str) -> Restorer:
+    """A restorer of snapshots of servers. Arguments as of `open_newest_snapshot`."""
     environment, register = log.view.environment, await log.view.current()
-    restorer = Restorer(
+    return Restorer(
         directory=directory,
         services=environment.services,
         clock=environment.clock,
@@ -96,15 +109,6 @@ async def open_newest_snapshot(directory: RocksDirectory, log: VirtualLog, name:
         trim_point=log.find_trim_point,
         meter=SnapshotMetrics(),
     )
-    trim_point = await log.find_trim_point()
-    try:
-        source = await restorer.newest_offer(trim_point)
-    except UnavailableError:
-        if trim_point > 0:
-            raise
-    else:
-        await install(directory, source)
-    return await directory.open()
 
 
 def check_digests(state: StoreReader, manifest: BackupManifest) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from virtuallog_console.process import NICENESS
+from virtuallog.runtime.process_priority import NICENESS
 from virtuallog_lab.experiments import console_siege
 from virtuallog_lab.experiments.console_siege import besieged
 from virtuallog_lab.experiments.console_siege_report import STATES, SiegePlan, SiegeResult, SiegeSample, report
