@@ -32,7 +32,7 @@ from virtuallog_database.control.wire import DATABASE
 from virtuallog_database.engines import checksums
 from virtuallog_database.engines.core.keys import section_span
 from virtuallog_database.engines.core.state_digests import state_digest_of
-from virtuallog_database.snapshots.played_store import play_up_to
+from virtuallog_database.snapshots.played_store import install_newest_snapshot, play_up_to
 from virtuallog_database.snapshots.wire import SNAPSHOTS
 from virtuallog_loglets.archive import restored_origin as origins
 from virtuallog_loglets.archive.drivers.files import OpenDirectory
@@ -42,7 +42,7 @@ from virtuallog_server.backup.place import BackupPlace
 from virtuallog_server.backup.restore import BackupRequest, RestoredCluster, restore_backup
 from virtuallog_server.backup.retried_files import opened_again
 from virtuallog_server.backup.saved_log import JoinedLog, LiveLog, saved_parts
-from virtuallog_server.backup.scratch_store import open_newest_snapshot, open_saved_state, scratch_directory
+from virtuallog_server.backup.scratch_store import open_saved_state, scratch_directory
 from virtuallog_server.backup.verification import verify_backup
 from virtuallog_server.local_cluster.supervisor import LocalCluster, open_local_cluster
 
@@ -109,7 +109,8 @@ async def restored(
 async def replayed(log: VirtualLog, work: Path, position: int) -> Mapping[str, str]:
     """Digests of the state at a position, by a replay of the live log over a server's snapshot."""
     async with scratch_directory(work) as directory:
-        store = await open_newest_snapshot(directory, log, "test")
+        await install_newest_snapshot(directory, log, "test")
+        store = await directory.open()
         await play_up_to(store, LiveLog(log), LogPosition(position))
         return state_digest_of(store).finish()
 

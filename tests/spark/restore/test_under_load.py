@@ -17,7 +17,6 @@ import attrs
 import pytest
 import trio
 
-from pyspark_virtuallog.compact.start_state import restore_snapshot
 from pyspark_virtuallog.restore.state import publish_state
 from tests.free_ports import free_ports
 from tests.server.database.test_processes import wait_serving
@@ -35,6 +34,7 @@ from virtuallog_database.engines.core.keys import read_cursor
 from virtuallog_database.replica.replay import Replay
 from virtuallog_database.rocks.directory import open_store_directory
 from virtuallog_database.snapshots.compaction_store import CompactionStore
+from virtuallog_database.snapshots.played_store import install_newest_snapshot
 from virtuallog_database.snapshots.wire import SNAPSHOTS
 from virtuallog_database.testing.memory_store import MemoryDisk, SortedPairs
 from virtuallog_server.local_cluster import layout
@@ -104,7 +104,7 @@ async def read(cluster: LocalCluster, folder: Path, place: Path) -> Story:
     async with connect(cluster.file, more=[SNAPSHOTS]) as log:
         id_of_it = (await log.view.current()).cluster
         directory = await open_store_directory(folder / "base")
-        await restore_snapshot(directory, log, "test")
+        await install_newest_snapshot(directory, log, "test")
         store = await directory.open()
         await publish_state(CompactionStore(f"file://{place}"), id_of_it, store, 0, folder / "work", with_engines=True)
         begin, start = dict(pairs_within(store)), read_cursor(store)
