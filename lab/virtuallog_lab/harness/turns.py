@@ -13,7 +13,7 @@ import click
 
 from virtuallog.runtime.clock import SystemClock
 
-ALONE_SECONDS: Final = 120.0
+ALONE_SECONDS: Final = 300.0
 """Longest wait for a turn alone; then others may be on the machine meanwhile."""
 _LOOK_SECONDS: Final = 0.2
 

@@ -320,12 +320,13 @@ class _BackupRun:
             ArchiveWriter, executor=executor, files=files, cluster=cluster, start=start, stop=stop,
             writer=f"virtuallog {version('virtuallog')}", tell=partial(self._tell, "writing"),
         )  # fmt: skip
-        blob = await writer().run()
         try:
+            blob = await writer().run()
             manifest, found = await self._compare(blob, files, executor)
         except (CorruptionError, MalformedError) as error:  # a killed run has left it, and it was damaged since
             log.warning("a range is written again", start=start, stop=stop, reason=str(error))
-            blob = await writer(unusable=blob, may_replace=_is_unnamed).run()
+            unusable = await files.read(archive_manifests.NAME)
+            blob = await writer(unusable=unusable, may_replace=_is_unnamed).run()
             manifest, found = await self._compare(blob, files, executor)
         if found.start > start:
             raise InvalidSettingError("backup", f"the log was trimmed up to {found.start} meanwhile: {_REMEDY}")

@@ -22,7 +22,7 @@ from virtuallog_database.snapshots.compaction_store import CompactionStore
 from virtuallog_database.snapshots.played_store import install
 from virtuallog_server.backup.core.manifest import BackupManifest
 from virtuallog_server.backup.place import BackupPlace
-from virtuallog_server.backup.state_files import check_files
+from virtuallog_server.backup.state_files import check_files, check_sizes
 
 
 @asynccontextmanager
@@ -63,6 +63,7 @@ async def install_state(directory: RocksDirectory, place: CompactionStore, state
         VirtualLogError: as `Files`, and of the disk.
     """
     state.check(state.cluster, KNOWN)
+    await check_sizes(place, state)
     fetched = Counter("backup_fetched_bytes", "Bytes of states.")
     try:
         await install(directory, CompactionSource(place=place, manifest=state, clock=clock, fetched=fetched))

@@ -143,32 +143,31 @@ class BackupExperiment:
     async def _back_up(self, what: str, writes: int, *, copied: bool) -> TimedBackup:
         async with self.turns.taken():
             made = await back_up(self.log, self._place, BackupSettings())
+            copied_seconds = await self._copy(made) if copied else None
         tell(f"backup {made.manifest.number} in {made.seconds:.1f} s")
         entries = made.manifest.ranges[-1].entries if not made.manifest.full else made.manifest.entries
         return TimedBackup(
             what=what, writes=writes, entries=entries, written_bytes=made.written_bytes, value_bytes=writes * self.plan.size,
-            seconds=made.seconds, copied_seconds=await self._copy(made) if copied else None,
+            seconds=made.seconds, copied_seconds=copied_seconds,
         )  # fmt: skip
 
     async def _copy(self, made: FinishedBackup) -> float:
         """Seconds that `cp` takes for all that a backup has written, until it is durable."""
+        began = CLOCK.monotonic()
         target = self.folder / f"copy-{made.manifest.number}"
-        async with self.turns.taken():
-            began = CLOCK.monotonic()
-            for command in (["cp", "-r", str(self.folder / "backups"), str(target)], ["sync", "-f", str(target)]):
-                done = await trio.run_process(command, check=False, capture_stderr=True)
-                if done.returncode:
-                    raise UnavailableError(f"{' '.join(command)}: {done.stderr.decode()}")
-            return CLOCK.monotonic() - began
+        for command in (["cp", "-r", str(self.folder / "backups"), str(target)], ["sync", "-f", str(target)]):
+            done = await trio.run_process(command, check=False, capture_stderr=True)
+            if done.returncode:
+                raise UnavailableError(f"{' '.join(command)}: {done.stderr.decode()}")
+        return CLOCK.monotonic() - began
 
     async def _restore(self, number: int, position: LogPosition, problems: list[str]) -> TimedRestore:
         wanted = BackupRequest(into=f"file://{self.folder / f'restored-{number}'}", position=position)
-        async with self.turns.taken():
+        async with self.turns.taken(), scratch_directory(self.folder / f"replay-{number}") as directory:
             began = CLOCK.monotonic()
             made = await restore_backup(self._place, wanted, self._open, CLOCK, random.Random(number))
             seconds = CLOCK.monotonic() - began
-        tell(f"restored at {position:,} in {seconds:.1f} s")
-        async with self.turns.taken(), scratch_directory(self.folder / f"replay-{number}") as directory:
+            tell(f"restored at {position:,} in {seconds:.1f} s")
             began = CLOCK.monotonic()
             await install_newest_snapshot(directory, self.log, "replay")
             store = await directory.open()
