@@ -71,7 +71,7 @@ class Story:
 async def loaded(folder: Path, place: Path) -> AsyncIterator[LocalCluster]:
     """Servers with TLS that back up their log, and a client that writes for as long as the block runs."""
     prepare(folder, place)
-    async with open_local_cluster(folder, 3, base_port=0, zookeeper_port=free_ports(3), tls=True) as cluster:
+    async with open_local_cluster(folder, 3, tls=True) as cluster:
         await wait_serving(cluster)
         cluster.write_file()
         async with open_replica(cluster.file, folder / "client") as client, trio.open_nursery() as nursery:
@@ -82,9 +82,10 @@ async def loaded(folder: Path, place: Path) -> AsyncIterator[LocalCluster]:
 
 def prepare(folder: Path, place: Path) -> None:
     folder.mkdir()
-    for node in layout.prepare(folder, 3, 0, 0, "native", tls=True):
+    settings = f'[zookeeper]\nbackup_url = "file://{place}"\nsnapshot_seconds = 86400.0\n'
+    for node in layout.prepare(folder, 3, 0, 0, "native", tls=True, zookeeper_port=free_ports(3)):
         file = layout.config_file(node)
-        file.write_text(f'{file.read_text()}\n[zookeeper]\nbackup_url = "file://{place}"\nsnapshot_seconds = 86400.0\n')
+        file.write_text(file.read_text().replace("[zookeeper]\n", settings))
 
 
 async def write(client: DatabaseClient, task_status: trio.TaskStatus[None]) -> None:
