@@ -201,4 +201,7 @@ async def until_backed_up(place: Path, position: int) -> None:
 
 
 def backed_up(place: Path) -> list[int]:
-    return [int(manifest.parent.name.rsplit("-", 1)[1]) for manifest in place.glob("*/manifest.json")]
+    return [
+        int(manifest.parent.name.removesuffix("-backup").rsplit("-", 1)[1])
+        for manifest in place.glob("*/manifest.json")
+    ]
