@@ -51,7 +51,7 @@ from virtuallog_server.backup.state_files import upload_inherited
 
 _PLANNED: Final = CrashPoint("backup: a restore is decided, nothing is restored")
 _MADE: Final = CrashPoint("backup: a state or a history is restored, no cluster can begin with it")
-_READY: Final = CrashPoint("backup: a restored cluster can begin, nobody has been told")
+_READY: Final = CrashPoint("backup: a restored cluster can begin, the caller has no result")
 
 _CLUSTER_BYTES: Final = 16
 _SESSIONS_AT_ONCE: Final = 512
