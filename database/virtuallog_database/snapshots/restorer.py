@@ -101,19 +101,24 @@ class Restorer:
                 self.waiting_for = ""
                 return store
             await store.close()
-            await self._restore()
+            await self.restore()
 
     async def _lacks_something(self, store: LocalStore) -> bool:
         """True if the log has been trimmed past the store's cursor."""
         try:
             cursor = read_cursor(store)
-            return await self._until_known() > cursor
+            return await self.known_trim_point() > cursor
         except BaseException:  # includes cancellation
             await store.close()
             raise
 
-    async def _restore(self) -> None:
-        """Install a snapshot from which the log can be played on."""
+    async def restore(self) -> None:
+        """Install the newest snapshot from which the log can be played on, in the store's stead, which is closed. Waits as
+        `open_store` does.
+
+        Raises:
+            CorruptionError, StorageError: the disk failed here.
+        """
         began = self.clock.monotonic()
         pause, longest = PAUSE_SECONDS
         while True:
@@ -187,6 +192,17 @@ class Restorer:
             raise UnavailableError(f"{who} a snapshot at or past {trim_point}, where the log begins ({told})")
         return max(usable, key=lambda source: (source.name not in self._distrusted, source.offer.position))
 
+    async def known_trim_point(self) -> LogPosition:
+        """First position of the log; waits for as long as it cannot be learnt."""
+        pause, longest = PAUSE_SECONDS
+        while True:
+            try:
+                return await self._find_trim_point()
+            except RetryableError as error:
+                self._failed(error)
+            await self.clock.sleep(pause * self.random.uniform(0.5, 1.0))
+            pause = min(2 * pause, longest)
+
     async def _ask(
         self,
         who: Callable[[], Awaitable[SnapshotSource | None]],
@@ -218,17 +234,6 @@ class Restorer:
 
     async def _look_at(self, place: CompactionStore) -> SnapshotSource | None:
         return await newest_at(place, self.cluster, self.known, self.clock, self.meter.restore_bytes)
-
-    async def _until_known(self) -> LogPosition:
-        """First position of the log; waits until it can be learnt."""
-        pause, longest = PAUSE_SECONDS
-        while True:
-            try:
-                return await self._find_trim_point()
-            except RetryableError as error:
-                self._failed(error)
-            await self.clock.sleep(pause * self.random.uniform(0.5, 1.0))
-            pause = min(2 * pause, longest)
 
     async def _find_trim_point(self) -> LogPosition:
         """First position of the log. Any failure becomes an UnavailableError: it says nothing about this

@@ -26,11 +26,11 @@ from virtuallog_database.ports import LocalStore
 from virtuallog_database.replica.replay import Replay
 from virtuallog_database.rocks.directory import RocksDirectory
 from virtuallog_database.snapshots.messages import hold_name
-from virtuallog_database.snapshots.played_store import install, play_on
+from virtuallog_database.snapshots.played_store import install, play_on, snapshot_restorer
 from virtuallog_database.snapshots.transfer import SnapshotSource
 from virtuallog_server.backup.place import BackupPlace
 from virtuallog_server.backup.retried_files import retried
-from virtuallog_server.backup.scratch_store import install_state, scratch_directory, snapshot_restorer
+from virtuallog_server.backup.scratch_store import install_state, scratch_directory
 from virtuallog_server.history.core.reach import newest_start
 from virtuallog_server.history.past_log import PastLog
 from virtuallog_server.history.read_pace import PacedSnapshot, ReadPace
