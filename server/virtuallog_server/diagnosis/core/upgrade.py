@@ -97,7 +97,7 @@ def _versions(log: LogEvidence, target: TargetProgram, behind: Sequence[NodeId])
 
 
 def _way_back(log: LogEvidence, target: TargetProgram) -> Finding:
-    """Whether a former program can be used once all nodes run the target."""
+    """Finding about the use of a former program once all nodes run the target."""
     level, newest = log.register.level, target.versions.last
     if level == newest:
         return _finding(
