@@ -6,7 +6,6 @@ import subprocess
 
 import pytest
 
-from tests.free_ports import free_ports
 from tests.source_tree import ROOT
 from virtuallog.contract.versions import SPOKEN
 from virtuallog_lab.experiments.failover import former_program, rolling_upgrade
@@ -28,15 +27,10 @@ def test_the_former_program_is_one_version_older() -> None:
     assert SPOKEN.last - 1 == former_program.PROTOCOL
 
 
-@pytest.mark.parametrize("with_database", [False, True], ids=["log", "database"])
-async def test_nodes_go_to_this_program_and_back_under_load(with_database: bool) -> None:
-    """Nothing is lost, doubled or reordered. Nothing was in the way of any restart; in the end the former program is.
-
-    Replicas of a database are restarted with their nodes, and serve again before the next one.
-    """
+async def test_nodes_go_to_this_program_and_back_under_load() -> None:
+    """Nothing is lost, doubled or reordered. Nothing was in the way of any restart; in the end the former program is."""
     require_history()
-    port = free_ports(3) if with_database else None
-    evidence = await rolling_upgrade.run(1, TrialLoad(writers=16), True, port)
+    evidence = await rolling_upgrade.run(1, TrialLoad(writers=16), True)
     told = rolling_upgrade.report(Machine.look(), evidence)
 
     assert told.problems == ()

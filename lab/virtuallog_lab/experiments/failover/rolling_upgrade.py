@@ -178,16 +178,14 @@ async def upgrade_and_return(plan: Sequence[UpgradeStage], hand_over: bool, tria
     return UpgradeRun(restarts=restarts, level=level, refusals=obstacles(await check(trial, FORMER)))
 
 
-async def run(rounds: int, load: TrialLoad, hand_over: bool, zookeeper_port: int | None = None) -> Evidence[UpgradeRun]:
-    """The whole trial. With a port for ZooKeeper's clients each node is a server of the database as well, and the check waits for its replica."""
+async def run(rounds: int, load: TrialLoad, hand_over: bool) -> Evidence[UpgradeRun]:
+    """The whole trial."""
     set_up_client()
     with tempfile.TemporaryDirectory(prefix="virtuallog-bench-") as name:
         folder = Path(name)
         former = former_program.install(folder / "former")
         path = folder / "cluster"
-        async with open_local_cluster(
-            path, NODES, base_port=0, program=former, zookeeper_port=zookeeper_port
-        ) as cluster:
+        async with open_local_cluster(path, NODES, base_port=0, program=former) as cluster:
             await cluster.wait_ready()
             story = partial(upgrade_and_return, stages(former, rounds), hand_over)
             return await run_trial(cluster, load, story)
