@@ -7,8 +7,8 @@ import psutil
 from tests.clients.ensembles import Ensemble
 
 
-def server_of(ensemble: Ensemble, pid: int) -> int:
-    """The server that a process is connected to. 0 if it is to none."""
+def servers_of(ensemble: Ensemble, pid: int) -> set[int]:
+    """The servers that a process is connected to."""
     open_ones = (each for each in psutil.Process(pid).net_connections("tcp") if each.status == psutil.CONN_ESTABLISHED)
-    remote = {f"{each.raddr.ip}:{each.raddr.port}" for each in open_ones}
-    return next((number for number, address in enumerate(ensemble.addresses, start=1) if address in remote), 0)
+    ports = {str(each.raddr.port) for each in open_ones}  # Java's addresses are those of IPv6, ::ffff:127.0.0.1
+    return {number for number, address in enumerate(ensemble.addresses, start=1) if address.rpartition(":")[2] in ports}

@@ -18,6 +18,7 @@ import attrs
 import psutil
 import yaml  # type: ignore[import-untyped]
 
+from tests.clients.process_trees import kill_tree
 from tests.debian import require
 from tests.free_ports import free_ports
 from virtuallog_server.local_cluster.layout import HOST
@@ -32,7 +33,6 @@ TTL_SECONDS: Final = 20
 """Timeout of the sessions; Patroni's default is 30."""
 LOOP_SECONDS: Final = 5
 """Time from one look of Patroni at its cluster to the next; and how long it repeats a request. By default 10."""
-END_SECONDS: Final = 30.0
 
 
 def require_patroni() -> None:
@@ -55,6 +55,7 @@ class Member:
 
     name: str
     folder: Path
+    log: Path
     sql_port: int
     rest_port: int
     _process: subprocess.Popen[bytes] | None = None
@@ -86,7 +87,7 @@ class Member:
             "LANG": "C.UTF-8",
             "HOME": str(self.folder),
         }  # Debian's Python, not that of the tests
-        with (self.folder / "log").open("ab") as output:
+        with self.log.open("ab") as output:
             self._process = subprocess.Popen(
                 command, cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
@@ -95,19 +96,12 @@ class Member:
         """Kill Patroni and all processes of PostgreSQL with `kill -9`; return once they are gone."""
         process, self._process = self._process, None
         if process is not None:
-            process.kill()
+            kill_tree(process.pid)
             process.wait()
-        with suppress(psutil.NoSuchProcess, FileNotFoundError, ValueError):
-            postmaster = psutil.Process(int((self._data / "postmaster.pid").read_text().split("\n")[0]))
-            family = [postmaster, *postmaster.children(recursive=True)]
-            for each in family if str(self._data) in postmaster.cmdline() else ():
-                with suppress(psutil.NoSuchProcess):
-                    each.kill()
-            _, alive = psutil.wait_procs(family, END_SECONDS)
-            assert alive == []
-
-    def log(self) -> str:
-        return (self.folder / "log").read_text()[-3000:]
+        with suppress(psutil.NoSuchProcess, FileNotFoundError):
+            postmaster = int((self._data / "postmaster.pid").read_text().partition("\n")[0])
+            if str(self._data) in psutil.Process(postmaster).cmdline():
+                kill_tree(postmaster)
 
     @property
     def _data(self) -> Path:
@@ -151,16 +145,19 @@ def _as_user() -> Sequence[str]:
 
 
 @contextmanager
-def open_members(zookeeper: Sequence[str], size: int = 3) -> Iterator[list[Member]]:
-    """Start members on servers of ZooKeeper's protocol; kill them, and delete their data, with the block.
+def open_members(zookeeper: Sequence[str], logs: Path, size: int = 3) -> Iterator[list[Member]]:
+    """Members that the block may start; kill them, and delete their data, with the block.
 
-    The first one starts alone, so the block must await a leader before it starts the others.
+    Args:
+        zookeeper: addresses of its servers.
+        logs: folder for what each Patroni logs.
+        size: number of members.
     """
     port = free_ports(2 * size)
     # Not below pytest's folder, which other users must not enter.
     with tempfile.TemporaryDirectory(prefix="virtuallog-patroni-", ignore_cleanup_errors=True) as root:
         members = [
-            Member(f"m{number}", Path(root, f"m{number}"), port + number, port + size + number)
+            Member(f"m{number}", Path(root, f"m{number}"), logs / f"m{number}.log", port + number, port + size + number)
             for number in range(size)
         ]
         for member in members:

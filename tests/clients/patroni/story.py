@@ -10,19 +10,21 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import attrs
 import psycopg
 import trio
 
-from tests.clients.connections import server_of
+from tests.clients.connections import servers_of
 from tests.clients.ensembles import Ensemble
 from tests.clients.observer import observing
 from tests.clients.patroni.leader_key import LeaderKey
 from tests.clients.patroni.member import Member, open_members
-from tests.clients.patroni.primaries import PrimaryWatch, Span
+from tests.clients.patroni.primaries import PrimaryWatch
 from tests.clients.patroni.writer import Writer, rows_of
+from tests.clients.spans import Span, in_order
 from virtuallog_lab.workload.latencies import longest_pause
 
 PATIENCE_SECONDS: Final = 150.0
@@ -108,13 +110,13 @@ class Story:
     @property
     def primary_server(self) -> int:
         """The server that the primary's Patroni is connected to."""
-        server = server_of(self.ensemble, self.primary.pid)
-        assert server
+        (server,) = servers_of(self.ensemble, self.primary.pid)
         return server
 
     @property
     def spans(self) -> list[Span]:
-        return [span for watch in self.watches for span in watch.spans]
+        """When members could be written to."""
+        return in_order([watch.record for watch in self.watches])
 
     def finish(self) -> Sequence[Event]:
         """Let the writer and the watches stop; all that happened."""
@@ -199,10 +201,10 @@ async def _patience() -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def open_story(ensemble: Ensemble) -> AsyncIterator[Story]:
-    """Members that replicate, watched and written to for the length of the block. Afterwards the writer has stopped."""
+async def open_story(ensemble: Ensemble, logs: Path) -> AsyncIterator[Story]:
+    """Members that replicate, watched and written to for the length of the block; their logs go to this folder."""
     async with observing(ensemble.hosts) as observer:
-        with open_members(ensemble.addresses) as members:
+        with open_members(ensemble.addresses, logs) as members:
             key = LeaderKey(observer)
             story = Story(ensemble, members, key, Writer(members), [PrimaryWatch(member) for member in members])
             await key.follow()

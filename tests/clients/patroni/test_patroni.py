@@ -9,9 +9,9 @@ import click
 import pytest
 
 from tests.clients.ensembles import ENSEMBLES, Open, open_virtuallog, open_zookeeper
-from tests.clients.patroni.member import Member, require_patroni
-from tests.clients.patroni.primaries import PrimaryWatch, overlaps
+from tests.clients.patroni.member import require_patroni
 from tests.clients.patroni.story import Story, open_story
+from tests.clients.spans import overlaps
 from virtuallog_lab.harness.report import Table
 
 
@@ -20,7 +20,7 @@ from virtuallog_lab.harness.report import Table
 async def test_primary_moves_once_per_kill_through_five_swaps(tmp_path: Path) -> None:
     """Two swaps come while there is no primary. No swap, and no death of a node, moves the primary."""
     require_patroni()
-    async with open_virtuallog(tmp_path) as ensemble, open_story(ensemble) as story:
+    async with open_virtuallog(tmp_path) as ensemble, open_story(ensemble, tmp_path) as story:
         await story.rest()
         await story.swap("paxos")
         await story.swap("striped")
@@ -37,7 +37,7 @@ async def test_primary_moves_once_per_kill_through_five_swaps(tmp_path: Path) ->
 async def test_primary_moves_once_per_kill_on_zookeeper(tmp_path: Path) -> None:
     """The same without swaps, to compare the gaps."""
     require_patroni()
-    async with open_zookeeper(tmp_path) as ensemble, open_story(ensemble) as story:
+    async with open_zookeeper(tmp_path) as ensemble, open_story(ensemble, tmp_path) as story:
         await story.rest()
         await story.kill_server(story.primary_server, "the server of the primary's Patroni")
         await story.kill_primary()
@@ -52,7 +52,7 @@ async def test_primary_moves_once_per_kill_on_zookeeper(tmp_path: Path) -> None:
 async def test_primary_moves_once_when_its_server_dies_with_it(tmp_path: Path, open_ensemble: Open) -> None:
     """As when the machine dies that has both: another server must find out that the leader's session is over."""
     require_patroni()
-    async with open_ensemble(tmp_path) as ensemble, open_story(ensemble) as story:
+    async with open_ensemble(tmp_path) as ensemble, open_story(ensemble, tmp_path) as story:
         await story.rest()
         await story.kill_machine_of_primary()
         await judge(story, kills=1)
@@ -66,7 +66,7 @@ async def judge(story: Story, kills: int) -> None:
 
     assert overlaps(story.spans) == []
     assert len(leaders) == 1 + kills and all(former != later for former, later in pairwise(leaders)), leaders
-    assert [span.member for span in sorted(story.spans, key=lambda span: span.since)] == leaders
+    assert [span.name for span in story.spans] == leaders
     assert await story.timeline() == 1 + kills
     for rows in await story.rows():
         assert rows.issuperset(acknowledged)
@@ -75,26 +75,3 @@ async def judge(story: Story, kills: int) -> None:
     title = f"{story.ensemble.name}: {len(acknowledged)} rows acknowledged, none lost; leaders {', '.join(leaders)}"
     gaps = Table(title, ["event", "longest write gap, s"], [[event.what, f"{event.gap:.2f}"] for event in events])
     click.echo("\n" + gaps.markdown())
-
-
-def test_two_members_that_can_be_written_to_at_once_are_found() -> None:
-    """A span counts as far as it is certain: from its first answer to its last question."""
-    one, other = (PrimaryWatch(Member(name, Path(name), 1, 2)) for name in ("one", "other"))
-    one.observe(1.0, 1.1, True, "A")
-    one.observe(2.0, 2.1, True, "A")
-    other.observe(1.5, 1.6, False, "B")
-    other.observe(2.05, 2.15, True, "B")
-    assert overlaps([*one.spans, *other.spans]) == []
-
-    one.observe(3.0, 3.1, True, "A")
-    assert overlaps([*one.spans, *other.spans]) == [(*one.spans, *other.spans)]
-
-
-def test_a_postmaster_that_is_started_again_begins_a_span() -> None:
-    """A former primary may have been one again and again; what lies between is not known."""
-    watch = PrimaryWatch(Member("one", Path("one"), 1, 2))
-    watch.observe(1.0, 1.1, True, "A")
-    watch.observe(2.0, 2.1, True, "B")
-    watch.observe(3.0, 3.1, False, "B")
-    watch.observe(4.0, 4.1, True, "B")
-    assert [(span.since, span.until) for span in watch.spans] == [(1.1, 1.1), (2.1, 2.1), (4.1, 4.1)]
