@@ -123,7 +123,7 @@ zelos: setup
 # Figures of each run are printed by the tests, hence -s; docs/results/clients.md has a run.
 CLIENTS ?= tests/clients
 clients: setup
-	$(BIN)/pytest -m long -s $(CLIENTS)
+	$(BIN)/pytest -m long -s -o faulthandler_timeout=600 $(CLIENTS)
 
 spark: setup
 	$(BIN)/pytest -m long tests/spark tests/lab/test_spark_compact.py
