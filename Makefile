@@ -24,6 +24,8 @@
 #                 an hour; one of them: make swap, kill, hosts, peers; pictures and tables go to OUT
 #   make churn    5,000,000 writes over 10,000 znodes, with a server that is wiped in the middle; `make churn FILL=1` puts it into docs/;
 #                 ARGUMENTS="--writes 200000 --loglet paxos" for another one
+#   make clients  ZooKeeper's own clients and software that lives on it, through swaps and kills, beside real ZooKeeper; needs Java, gcc, Go and
+#                 npm, or says what is left out; `make clients CLIENTS=tests/clients/curator` for a part
 #   make zelos    20,000 operations of ZooKeeper's clients on three processes that are killed, stopped and swapped, judged; OPERATIONS=N
 #   make spark    the long tests of the pipeline on Spark: drivers that are killed, real servers that are compacted, restored, audited;
 #                 some minutes, needs Java
@@ -47,7 +49,7 @@ SEEDS ?= $(if $(MINUTES),,1..2000)
 SCENARIO ?= cluster
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs quick test backups registrar masters long verify fix sim explore hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zookeeper rate zelos spark spark-bench spark-compact spark-stream console-pictures setup
+.PHONY: help demo docs quick test backups registrar masters long verify fix sim explore hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zookeeper rate zelos clients spark spark-bench spark-compact spark-stream console-pictures setup
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -118,6 +120,11 @@ paxos: setup | $(OUT)
 OPERATIONS ?= 20000
 zelos: setup
 	$(BIN)/python -m tests.interop --operations $(OPERATIONS)
+
+# Figures of each run are printed by the tests, hence -s; docs/results/clients.md has a run.
+CLIENTS ?= tests/clients
+clients: setup
+	$(BIN)/pytest -m long -s -o faulthandler_timeout=600 $(CLIENTS)
 
 spark: setup
 	$(BIN)/pytest -m long tests/spark tests/lab/test_spark_compact.py

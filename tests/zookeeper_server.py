@@ -43,6 +43,11 @@ class Server:
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def is_running(self) -> bool:
+        """False before `start`, and after `stop`."""
+        return self._process is not None
+
     async def start(self) -> None:
         """Returns once it takes requests."""
         await self.launch()
@@ -100,8 +105,8 @@ async def open_zookeeper(folder: Path, *settings: str) -> AsyncIterator[Server]:
 
 
 @asynccontextmanager
-async def open_ensemble(folder: Path, size: int = 3) -> AsyncIterator[list[Server]]:
-    """Servers that have elected a leader, while the block runs."""
+async def open_ensemble(folder: Path, size: int = 3, *settings: str) -> AsyncIterator[list[Server]]:
+    """Servers that have elected a leader, while the block runs, with these lines more in their configurations."""
     require_zookeeper()
     port = free_ports(3 * size)
     members = tuple(f"server.{n}=127.0.0.1:{port + size + n - 1}:{port + 2 * size + n - 1}" for n in range(1, size + 1))
@@ -110,7 +115,7 @@ async def open_ensemble(folder: Path, size: int = 3) -> AsyncIterator[list[Serve
         own = folder / f"server-{number}"
         (own / "data").mkdir(parents=True)
         (own / "data" / "myid").write_text(f"{number}\n")
-        servers.append(Server(own, port + number - 1, members))
+        servers.append(Server(own, port + number - 1, (*settings, *members)))
     try:
         for server in servers:
             await server.launch()

@@ -113,7 +113,8 @@ class ParityCluster:
         arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
         with (folder / "log").open("ab") as output:
             command = [sys.executable, str(self.program), *arguments]
-            environment = {**os.environ, "PYTHONPATH": str(ROOT)}  # programs that are modules of the tests
+            path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+            environment = {**os.environ, "PYTHONPATH": path}  # programs that are modules of the tests
             return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment)
 
 

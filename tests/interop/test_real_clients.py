@@ -79,7 +79,7 @@ def test_every_server_is_on_the_list_and_one_is_called_leader(cluster: ParityClu
         complete = threading.Event()
 
         def look(data: bytes, _stat: object) -> None:
-            if all(f";{HOST}:{cluster.client_port(node)}" in data.decode() for node in (1, 2, 3)):
+            if all(f";{HOST}:{cluster.port(node, 2)}" in data.decode() for node in (1, 2, 3)):
                 complete.set()
 
         any_server.DataWatch("/zookeeper/config", look)

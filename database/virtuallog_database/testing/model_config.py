@@ -26,8 +26,12 @@ def change(
         number = int(joining.split("=")[0].removeprefix("server."))
         if _is_participant(joining) and not _is_participant(servers.get(number, "")):
             return Error.BAD_ARGUMENTS, None
+        _, port, election, *_ = joining.split(":")
+        if port == election and servers.get(number) != joining:
+            return Error.BAD_ARGUMENTS, None
         servers[number] = joining
-    if not any(map(_is_participant, servers.values())):
+    participants = sum(map(_is_participant, servers.values()))
+    if not participants or participants == 1 < len(servers):
         return Error.BAD_ARGUMENTS, None
     text = [*(servers[number] for number in sorted(servers)), f"version={version + 1:x}"]
     return Error.OK, "\n".join(text).encode()

@@ -179,6 +179,11 @@ class NodeConfig:
         return self.peers or (NodeAddress(id=self.id, address=self.listen),)
 
     @property
+    def address(self) -> str:
+        """host:port at which other nodes reach this one: its own among `peer`. `listen` if it is not listed."""
+        return next((peer.address for peer in self.peers if peer.id == self.id), self.listen)
+
+    @property
     def members(self) -> tuple[NodeId, ...]:
         """The first members of the MetaStore, in order of their ids."""
         return tuple(NodeId(member) for member in sorted(self.metastore or (peer.id for peer in self.all_peers)))
@@ -207,9 +212,8 @@ def node_config_of(overrides: Mapping[KeyPath, Override]) -> NodeConfig:
         InvalidSettingError: the config is invalid; names the source of the override.
     """
     config = parse(NodeConfig, "", Path("options"), overrides)
-    mine = [peer.address for peer in config.peers if peer.id == config.id]
-    if mine and ("listen",) not in overrides:
-        config = attrs.evolve(config, listen=mine[0])
+    if ("listen",) not in overrides:
+        config = attrs.evolve(config, listen=config.address)
     return _below(Path(), config)
 
 

@@ -176,7 +176,12 @@ class ZooKeeperSettings:
     @property
     def serves_clients(self) -> bool:
         """False if there is only a replica, for use inside this process."""
-        return bool(self.listen or self.tls_listen)
+        return bool(self.client_address)
+
+    @property
+    def client_address(self) -> str:
+        """host:port for clients on /zookeeper/config. That with TLS if there is one: the other one is for this machine only."""
+        return self.tls_listen or self.listen
 
     @property
     def open_addresses(self) -> tuple[str, ...]:

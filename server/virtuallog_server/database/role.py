@@ -185,7 +185,7 @@ class DatabaseRole:
             environment.clock,
             environment.random,
             node=self.identity.node,
-            listen=self.config.listen,
+            address=self.config.address,
             mode=partial(mode_of, self.identity.node, view),
         )
         await environment.nursery.start(service.run)

@@ -52,7 +52,7 @@ class ZooKeeperService:
         clock: of the node.
         random: of the node.
         node: its number.
-        listen: its address for other nodes, for /zookeeper/config.
+        address: its address for other nodes, for /zookeeper/config.
         mode: returns leader, follower or standalone, as far as the node knows now.
     """
 
@@ -64,7 +64,7 @@ class ZooKeeperService:
         random: random.Random,
         *,
         node: int,
-        listen: str,
+        address: str,
         mode: Callable[[], Mode] = lambda: Mode.FOLLOWER,
     ) -> None:
         self._database = database
@@ -72,7 +72,7 @@ class ZooKeeperService:
         self._clock = clock
         self._random = random
         self._node = node
-        self._listen = listen
+        self._address = address
         self._mode = mode
         self._begun = clock.monotonic()
         self.contact = LogContact(settings.read_only)
@@ -154,8 +154,8 @@ class ZooKeeperService:
     async def _try_to_announce(self) -> Error:
         await self._database.sync()
         data, stat = self._database.tree.get_data(CONFIG, (SUPER,))
-        client = self._settings.listen
-        command = announced(data, stat, number=self._node, listen=self._listen, client=client)
+        client = self._settings.client_address
+        command = announced(data, stat, number=self._node, address=self._address, client=client)
         if command is None:
             return Error.OK
         return (await self._database.proposals.execute(command, Origin(identities=(SUPER,)))).error

@@ -136,3 +136,12 @@ def test_who_orders_and_stores_can_be_a_replica() -> None:
     assert roles("log-server") == ("log-server",)
     assert roles("log-server", "replica") == ("log-server", "replica")
     assert roles("replica", "sequencer", "log-server") == ("replica", "sequencer", "log-server")
+
+
+def test_a_node_that_listens_at_every_address_is_known_by_its_own(tmp_path: Path) -> None:
+    """In a container a node listens at 0.0.0.0; other nodes and the list of servers for clients need an address that leads to it."""
+    listening = 'listen = "0.0.0.0:7001"\n[tls]\ncertificate = "c"\nkey = "k"\nauthority = "a"\n'
+
+    assert read_node_config(write(tmp_path, HEAD + listening + PEERS)).address == "127.0.0.1:7001"
+    assert read_node_config(write(tmp_path, HEAD)).address == "127.0.0.1:7001"
+    assert read_node_config(write(tmp_path, HEAD + 'listen = "127.0.0.1:7009"\n')).address == "127.0.0.1:7009"

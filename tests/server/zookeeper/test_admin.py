@@ -48,7 +48,7 @@ FACTS = ServerFacts(
     ),
     settings={"clientPort": "2181"},
     environment={"host.name": "here"},
-    members=["server.1=127.0.0.1:7001:7001:participant;127.0.0.1:2181"],
+    members=["server.1=127.0.0.1:7001:0:participant;127.0.0.1:2181"],
 )
 
 

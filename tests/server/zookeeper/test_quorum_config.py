@@ -44,13 +44,31 @@ def test_servers_announce_themselves_once() -> None:
     config = ensemble()
 
     assert config.render().split("\n") == [
-        "server.1=127.0.0.1:7001:7001:participant;127.0.0.1:2181",
-        "server.2=127.0.0.1:7002:7002:participant;127.0.0.1:2182",
-        "server.3=127.0.0.1:7003:7003:participant;127.0.0.1:2183",
+        "server.1=127.0.0.1:7001:0:participant;127.0.0.1:2181",
+        "server.2=127.0.0.1:7002:0:participant;127.0.0.1:2182",
+        "server.3=127.0.0.1:7003:0:participant;127.0.0.1:2183",
         "version=3",
     ]
     assert announce(config, 2, "127.0.0.1:7002", "127.0.0.1:2182") is None
     assert parse(config.render()) == config
+
+
+def test_the_ports_of_a_line_differ() -> None:
+    """ZooKeeper's own parser refuses a whole list for one line with equal ports: Curator logged an error on each connect, and followed no list."""
+    ports = [member.line.split(":")[1:3] for member in ensemble().members.values()]
+
+    assert all(quorum != election for quorum, election in ports)
+
+
+def test_a_line_of_a_former_version_stays_until_its_server_starts_again() -> None:
+    """It had equal ports. Other changes do not wait for it, and its server replaces it."""
+    former = "server.2=127.0.0.1:7002:7002:participant;127.0.0.1:2182"
+    text = ensemble().render().replace(ensemble().members[2].line, former)
+
+    assert former in change(parse(text), asked(leaving="3")).render()
+    again = announce(parse(text), 2, "127.0.0.1:7002", "127.0.0.1:2182")
+    assert again is not None
+    assert again.members == ensemble().members
 
 
 def test_a_server_that_has_moved_says_so() -> None:
@@ -88,6 +106,13 @@ def test_what_was_asked_for_on_top_of_another_version_is_refused() -> None:
         asked(joining="server.4=127.0.0.1:1:2:participant;3"),
         asked(joining="server.4=127.0.0.1:1:2;3"),
         asked(joining="server.4=127.0.0.1:1:2:observer;3\nrubbish"),
+        asked(joining="server.4=127.0.0.1:1:1:observer;3"),
+        asked(joining="server.4=127.0.0.1:1:65536:observer;3"),
+        asked(joining="server.4=127.0.0.1:1:2:observer;65536"),
+        asked(joining="server.4=127.0.0.1:1:2:observer;here"),
+        asked(joining="server.4=127.0.0.1:1:2:observer;127.0.0.1:3:4"),
+        asked(joining="server.1=127.0.0.1:7001:7001:participant;127.0.0.1:2181"),
+        asked(joining=OBSERVER, leaving="1,2"),
         asked(leaving="1,2,3"),
         asked(leaving="one"),
         asked(members=OBSERVER),
@@ -95,7 +120,9 @@ def test_what_was_asked_for_on_top_of_another_version_is_refused() -> None:
     ],
 )
 def test_what_cannot_be_is_refused(wrong: QuorumChange) -> None:
-    """No server becomes a part of the log by a line of text, one must be left, and the list does not grow for ever."""
+    """No server becomes a part of the log by a line of text, one must be left, the list does not grow for ever, and ZooKeeper's own parser
+    takes it.
+    """
     with pytest.raises(InvalidConfigError):
         change(ensemble(), wrong)
 
@@ -103,7 +130,7 @@ def test_what_cannot_be_is_refused(wrong: QuorumChange) -> None:
 def test_a_whole_new_list_may_leave_servers_out() -> None:
     """A server that is not on the new list has left: so the non-incremental `reconfig` removes members, without a list of leaving ones."""
     config = ensemble()
-    lines = [config.members[1].line, config.members[3].line, OBSERVER]
+    lines = [config.members[1].line, "server.3=[::1]:7003:0;[::1]:2183", OBSERVER]
 
     assert sorted(change(config, asked(members="\n".join(lines))).members) == [1, 3, 100]
 
@@ -143,8 +170,8 @@ def test_a_request_becomes_a_write_that_expects_what_it_was_computed_from() -> N
 @pytest.mark.parametrize("found", [None, b"", b"rubbish", b"\xff", b"version=-5", b"version=\nversion=1"])
 def test_a_server_announces_itself_whatever_it_finds(found: bytes | None) -> None:
     """The super user may write anything there; it must not keep servers from starting."""
-    command = announced(found, STAT, number=1, listen="127.0.0.1:7001", client="127.0.0.1:2181")
+    command = announced(found, STAT, number=1, address="127.0.0.1:7001", client="127.0.0.1:2181")
 
     assert isinstance(command, SetData)
     assert command.data == ensemble(1).render().encode()
-    assert announced(command.data, STAT, number=1, listen="127.0.0.1:7001", client="127.0.0.1:2181") is None
+    assert announced(command.data, STAT, number=1, address="127.0.0.1:7001", client="127.0.0.1:2181") is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import attrs
 import pytest
@@ -16,6 +17,7 @@ from tests.server.zookeeper.auth.test_sasl import spell
 from tests.server.zookeeper.world import RawClient, Reply, World, listed_database
 from tests.virtuallog.rpc.world import TrioClock
 from virtuallog.contract.errors import ForbiddenError, OverloadedError, UnavailableError, VirtualLogError
+from virtuallog.rpc.security.tls_files import TlsFiles
 from virtuallog_database.tree.commands import Acl, Create, Delete
 from virtuallog_database.tree.results import Error
 from virtuallog_server.config.zookeeper_settings import SaslUser, ZooKeeperSettings
@@ -24,14 +26,15 @@ from virtuallog_server.zookeeper.log_contact import TICK_SECONDS, TICKS_MAX
 from virtuallog_server.zookeeper.service import ZooKeeperService
 from virtuallog_server.zookeeper.session.serving_context import ServiceMode
 from virtuallog_server.zookeeper.wire.opcodes import OpCode
+from virtuallog_server.zookeeper.wire.quorum_config import parse
 from virtuallog_simulation.workload.database.jute import Writer
 
 SETTINGS = ZooKeeperSettings(
     commands=("*",), read_only=True, superuser_digest=SUPER, sasl_users=(SaslUser(name="ben", password="hi"),)
 )
 CONFIG = "/zookeeper/config"
-OWN_LINE = b"server.1=127.0.0.1:7001:7001:participant;127.0.0.1:2181"
-OBSERVER = "server.100=0.0.0.0:1:2:observer;0.0.0.0:3"
+OWN_LINE = b"server.1=127.0.0.1:7001:0:participant;127.0.0.1:2181"
+MOVED = "server.1=127.0.0.1:7001:0:participant;127.0.0.1:9999"
 
 
 @asynccontextmanager
@@ -39,7 +42,7 @@ async def serviced(settings: ZooKeeperSettings = SETTINGS) -> AsyncIterator[Worl
     """A service that has announced itself, until the block ends."""
     clock = TrioClock()
     database, log = listed_database(clock)
-    service = ZooKeeperService(database, settings, clock, random.Random(2), node=1, listen="127.0.0.1:7001")
+    service = ZooKeeperService(database, settings, clock, random.Random(2), node=1, address="127.0.0.1:7001")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(log.run)
         await nursery.start(database.run)
@@ -70,7 +73,7 @@ async def test_a_server_that_the_list_does_not_take_goes_easy_on_the_log(autojum
     clock = TrioClock()
     database, log = listed_database(clock)
     quota = "/zookeeper/quota/zookeeper/config"
-    service = ZooKeeperService(database, SETTINGS, clock, random.Random(2), node=1, listen="127.0.0.1:7001")
+    service = ZooKeeperService(database, SETTINGS, clock, random.Random(2), node=1, address="127.0.0.1:7001")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(log.run)
         for path in ("/zookeeper/quota/zookeeper", quota, f"{quota}/zookeeper_stats"):
@@ -92,7 +95,7 @@ async def test_a_server_outlives_a_log_that_does_not_answer(error: VirtualLogErr
     """Any error of the log while a server only keeps in touch: its clients hear of that, and the server continues once the log answers."""
     clock = TrioClock()
     database, log = listed_database(clock)
-    service = ZooKeeperService(database, SETTINGS, clock, random.Random(2), node=1, listen="127.0.0.1:7001")
+    service = ZooKeeperService(database, SETTINGS, clock, random.Random(2), node=1, address="127.0.0.1:7001")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(log.run)
         await nursery.start(service.run)
@@ -115,19 +118,34 @@ async def test_a_server_is_on_the_list_once_it_serves(autojump_clock: MockClock)
         assert OWN_LINE in await asking.closed()
 
 
+async def test_a_server_with_tls_is_listed_with_the_port_that_other_machines_reach(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    """The port without TLS takes this machine only, and there may be none: then the line was one that no server could read, and each
+    one wrote the list anew with itself alone.
+    """
+    files = TlsFiles(certificate=tmp_path / "c", key=tmp_path / "k", authority=tmp_path / "a")
+    for listen in ("", "127.0.0.1:2181"):
+        settings = attrs.evolve(SETTINGS, listen=listen, tls_listen="10.0.0.1:2182", tls=files)
+        async with serviced(settings) as world:
+            found = await listed(await world.client())
+        assert found == b"server.1=127.0.0.1:7001:0:participant;10.0.0.1:2182\nversion=1"
+        assert parse(found.decode()).members.keys() == {1}
+
+
 async def test_the_super_user_changes_the_list_and_nobody_else(autojump_clock: MockClock) -> None:
     """The answer is the new list and the stat of its znode; errors come in ZooKeeper's order: version, text, right."""
     async with serviced() as world:
         client = await world.client()
-        assert (await reconfig(client, OBSERVER, None)).error == Error.NO_AUTH
+        assert (await reconfig(client, MOVED, None)).error == Error.NO_AUTH
         assert (await reconfig(client, "some thing", None)).error == Error.BAD_ARGUMENTS
-        assert (await reconfig(client, OBSERVER, None, version=7)).error == Error.BAD_VERSION
+        assert (await reconfig(client, MOVED, None, version=7)).error == Error.BAD_VERSION
 
         assert (await authenticate(client, b"super:test")).error == 0
-        added = (await reconfig(client, OBSERVER, None, version=1)).body.buffer()
-        assert added == OWN_LINE + b"\n" + OBSERVER.encode() + b"\nversion=2"
-        assert added == await listed(client)
-        assert OBSERVER.encode() not in ((await reconfig(client, None, "100")).body.buffer() or b"")
+        changed = (await reconfig(client, MOVED, None, version=1)).body.buffer()
+        assert changed == MOVED.encode() + b"\nversion=2"
+        assert changed == await listed(client)
+        assert (await reconfig(client, None, "1")).error == Error.BAD_ARGUMENTS
 
 
 async def test_a_user_logs_in_and_is_who_an_acl_means(autojump_clock: MockClock) -> None:

@@ -1,8 +1,11 @@
 """/zookeeper/config: the list of servers for clients, and its changes by `reconfig`.
 
-    server.1=127.0.0.1:7001:7001:participant;127.0.0.1:2181
+    server.1=127.0.0.1:7001:0:participant;127.0.0.1:2181
     server.2=...
     version=5
+
+The second port is that of elections in ZooKeeper. No server of the database is elected, so ours list port 0: ZooKeeper's own parser, which
+Curator has, refuses a whole list with a line whose two ports are equal, and dials neither.
 
 ZooKeeper keeps its own quorum here. A virtual log keeps its quorum elsewhere: the chain names the nodes that order and store
 entries, the MetaStore decides about the chain, and no server of the database votes on anything. So this znode is only what clients
@@ -15,6 +18,7 @@ with `reconfig -remove N`.
                                     node joins the cluster, `virtuallog node add`, and then announces itself
     leaving                         the line is removed; a server that is alive announces itself again when it starts
     a whole new list (newMembers)   likewise: no new participants, at least one is left
+    a list that ZooKeeper's parser refuses: ports that are equal or too large, observers beside one participant   refused
 
 The line `version` is a counter, in hex as ZooKeeper's is, +1 with each change: `reconfig -v` compares it.
 
@@ -38,10 +42,14 @@ from virtuallog_database.tree.results import Error, Stat
 ANY_CONFIG: Final = -1
 TEXT_BYTES_MAX: Final = 64 << 10
 """Most bytes of the list, some 600 servers, and of a request to change it."""
+PORT_MAX: Final = 65_535
+"""Highest port."""
+_HOST: Final = r"(?:[^:;\s=,]+|\[[0-9a-fA-F:]+\])"
 _MEMBER: Final = re.compile(
-    r"server\.(?P<id>\d{1,9})=(?P<host>[^:;\s=,]+|\[[0-9a-fA-F:]+\]):(?P<ports>\d{1,5}:\d{1,5})"
+    rf"server\.(?P<id>\d{{1,9}})={_HOST}:(?P<port>\d{{1,5}}):(?P<election>\d{{1,5}})"
     r"(?::(?P<role>participant|observer))?(?:;(?P<client>\S+))?"
 )
+_CLIENT: Final = re.compile(rf"(?:{_HOST}:)?(?P<port>\d{{1,5}})")
 
 
 class InvalidConfigError(Exception):
@@ -99,17 +107,16 @@ def parse(text: str) -> QuorumConfig:
         raise InvalidConfigError(f"no version: {last!r}") from error
 
 
-def announce(config: QuorumConfig, number: int, listen: str, client: str) -> QuorumConfig | None:
+def announce(config: QuorumConfig, number: int, address: str, client: str) -> QuorumConfig | None:
     """The list with the line of a server that begins to serve. None if it is there already.
 
     Args:
         config: the present list.
         number: of its node.
-        listen: address of its node, host:port.
+        address: of its node for other nodes, host:port.
         client: address for clients, host:port.
     """
-    host, _, port = listen.rpartition(":")
-    line = f"server.{number}={host}:{port}:{port}:participant;{client}"
+    line = f"server.{number}={address}:0:participant;{client}"
     if number in config.members and config.members[number].line == line:
         return None
     return _next(config, {**config.members, number: Member(number, line, participant=True)})
@@ -147,8 +154,28 @@ def _check(config: QuorumConfig, members: Mapping[int, Member]) -> None:
         if member.participant and (former is None or not former.participant):
             reason = "participants announce themselves once their node has joined the cluster: virtuallog node add"
             raise InvalidConfigError(f"server.{member.id}: {reason}")
-    if not any(member.participant for member in members.values()):
+        # Lines of former versions stay as they are until their servers start again.
+        if former is None or former.line != member.line:
+            _check_ports(member.line)
+    participants = sum(member.participant for member in members.values())
+    if not participants:
         raise InvalidConfigError("no participant would be left")
+    if participants == 1 < len(members):
+        raise InvalidConfigError("ZooKeeper's clients refuse a list of observers beside one participant")
+
+
+def _check_ports(line: str) -> None:
+    found = _match(line)
+    ports = [found["port"], found["election"]]
+    if found["client"] is not None:
+        client = _CLIENT.fullmatch(found["client"])
+        if client is None:
+            raise InvalidConfigError(f"{line!r}: {found['client']!r} is not [host:]port")
+        ports.append(client["port"])
+    if max(map(int, ports)) > PORT_MAX:
+        raise InvalidConfigError(f"{line!r}: a port is at most {PORT_MAX}")
+    if int(found["port"]) == int(found["election"]):
+        raise InvalidConfigError(f"{line!r}: the two ports must differ")
 
 
 def _next(config: QuorumConfig, members: Mapping[int, Member]) -> QuorumConfig:
@@ -162,10 +189,15 @@ def _parts(text: str) -> Sequence[str]:
 
 
 def _member(line: str) -> Member:
+    found = _match(line)
+    return Member(int(found["id"]), line, participant=found["role"] != "observer")
+
+
+def _match(line: str) -> re.Match[str]:
     found = _MEMBER.fullmatch(line)
     if found is None:
         raise InvalidConfigError(f"{line!r} is not server.N=host:port:port[:role];[host:]port")
-    return Member(int(found["id"]), line, participant=found["role"] != "observer")
+    return found
 
 
 def _id(text: str) -> int:
@@ -197,17 +229,17 @@ def reconfigured(data: bytes | None, stat: Stat, asked: QuorumChange) -> SetData
     return _command(changed, stat)
 
 
-def announced(data: bytes | None, stat: Stat, *, number: int, listen: str, client: str) -> SetData | None:
+def announced(data: bytes | None, stat: Stat, *, number: int, address: str, client: str) -> SetData | None:
     """The command that puts a server on the list. None if it is there.
 
     Args:
         data: of /zookeeper/config.
         stat: its Stat.
         number: of the node.
-        listen: its address for other nodes.
+        address: its address for other nodes.
         client: its address for clients.
     """
-    changed = announce(_parsed(data), number, listen, client)
+    changed = announce(_parsed(data), number, address, client)
     return None if changed is None else _command(changed, stat)
 
 

@@ -100,7 +100,7 @@ async def host_server(run: AccessRun, number: int) -> None:
         follower = SharedLogReplica(run.log, database, source, source.choice((0.005, 0.05, 0.15)))
         follower.begin()
         service = ZooKeeperService(
-            database, settings, environment.clock, source, node=number, listen=f"127.0.0.1:{7000 + number}"
+            database, settings, environment.clock, source, node=number, address=f"127.0.0.1:{7000 + number}"
         )
         async with trio.open_nursery() as nursery:
             secure = TlsPort(_Handshake(), service.server, environment.clock)

@@ -226,7 +226,8 @@ class AclActor:
     async def reconfigure(self, connection: Connection) -> bool:
         number, version = self.random.choice((7, 8)), self.random.choice((-1, -1, 1, 5))
         role = self.random.choice(("observer", "observer", "participant"))
-        joining = f"server.{number}=127.0.0.1:7009:7009:{role};127.0.0.1:{2200 + self.random.randrange(50)}"
+        election = self.random.choice((0, 0, 7010, 7009))  # the last one is refused
+        joining = f"server.{number}=127.0.0.1:7009:{election}:{role};127.0.0.1:{2200 + self.random.randrange(50)}"
         asked = Reconfig(joining, None, version) if self.random.random() < 0.6 else Reconfig(None, str(number), version)
         await self._ask(connection, asked)
         self.count("changes of the list of servers")
