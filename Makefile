@@ -121,10 +121,10 @@ OPERATIONS ?= 20000
 zelos: setup
 	$(BIN)/python -m tests.interop --operations $(OPERATIONS)
 
-# Figures of each run are printed by the tests, hence -s; docs/results/clients.md has a run.
+# Ends with a table of what clients saw; docs/results/clients.md has one.
 CLIENTS ?= tests/clients
 clients: setup
-	$(BIN)/pytest -m long -s -o faulthandler_timeout=600 $(CLIENTS)
+	$(BIN)/pytest -m long -o faulthandler_timeout=600 $(CLIENTS)
 
 spark: setup
 	$(BIN)/pytest -m long tests/spark tests/lab/test_spark_compact.py

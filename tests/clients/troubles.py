@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import cycle, pairwise
 from typing import Final
 
@@ -31,9 +32,8 @@ class Trouble:
     """When the clients had gone on for a while."""
 
     def longest_gap(self, times: Sequence[int]) -> int:
-        """Longest time without an acknowledgement, in milliseconds, of those that this trouble was in."""
-        gaps = (after - before for before, after in pairwise(times) if before < self.ended and self.begun < after)
-        return max(gaps, default=0)
+        """Longest time without an acknowledgement, in milliseconds, that ended in this trouble."""
+        return max((after - before for before, after in pairwise(times) if self.begun < after <= self.ended), default=0)
 
 
 @attrs.define(eq=False)
@@ -52,20 +52,29 @@ class Troubles:
         """
         swaps = isinstance(self.ensemble, VirtualLogEnsemble)
         for _ in range(rounds):
-            leader = await self.ensemble.leader()
-            for server in sorted(range(1, SIZE + 1), key=lambda server: server != leader):
-                is_last = server == max(number for number in range(1, SIZE + 1) if number != leader)
-                if swaps and not is_last:
+            left = set(range(1, SIZE + 1))
+            while left:
+                at_once = swaps and len(left) == 1
+                if swaps and not at_once:
                     await self._note(SWAP, lambda: self.ensemble.swap(next(self._kinds)))
-                await self._kill(server, with_swap=swaps and is_last)
-                await self._note(START, lambda server=server: self.ensemble.start(server))
+                server = await self._choose(left)
+                left.remove(server)
+                await self._kill(server, with_swap=at_once)
+                await self._note(START, partial(self.ensemble.start, server))
+
+    async def _choose(self, left: set[int]) -> int:
+        """The leader first, then another one."""
+        leader = await self.ensemble.leader()
+        if len(left) == SIZE:
+            return leader
+        return min(left - {leader} or left)
 
     async def _kill(self, server: int, *, with_swap: bool) -> None:
         if with_swap:
-            await self._note(BOTH, lambda: self._swap_and_kill(server))
+            await self._note(BOTH, partial(self._swap_and_kill, server))
         else:
             what = LEADER if server == await self.ensemble.leader() else OTHER
-            await self._note(what, lambda: self.ensemble.kill(server))
+            await self._note(what, partial(self.ensemble.kill, server))
 
     async def _swap_and_kill(self, server: int) -> None:
         async with trio.open_nursery() as nursery:

@@ -12,7 +12,7 @@ import org.apache.zookeeper.ZooDefs.Ids;
 import org.apache.zookeeper.ZooKeeper;
 import org.apache.zookeeper.data.Stat;
 
-/** The ledger of tests/clients/ledger/history.py, with ZooKeeper's own client in Java. */
+/** The ledger of tests/clients/ledger/judge.py, with ZooKeeper's own client in Java. */
 public final class Ledger {
     private static final int UNKNOWN = -1;
     private static final int PAUSE_MS = 20;

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import attrs
 
+from tests.clients.builds import run
+from tests.clients.client_program import Command
 from tests.debian import require
 from tests.zookeeper_server import require_zookeeper
 from virtuallog_lab.harness.zookeeper_ensemble import JAR_NAMES, JARS
@@ -19,8 +20,6 @@ SOURCES: Final = Path(__file__).parent
 GO_PATH: Final = Path("/usr/share/gocode")
 """Where Debian has packages of Go."""
 NODE_CLIENT: Final = "node-zookeeper-client@1.1.3"
-
-Command = Sequence[str | Path]
 
 
 @attrs.frozen
@@ -73,7 +72,7 @@ def build_java(folder: Path) -> Command:
     require_zookeeper()
     require("Java's compiler", lambda: shutil.which("javac") is not None, "default-jdk-headless")
     jars = os.pathsep.join([str(folder), *(str(JARS / name) for name in (*JAR_NAMES, "slf4j-api.jar"))])
-    run(["javac", "-Xlint:all", "-d", folder, "-cp", jars, SOURCES / "Ledger.java"])
+    run(["javac", "-Xlint:all,-path", "-Werror", "-d", folder, "-cp", jars, SOURCES / "Ledger.java"])
     return ["java", "-Xmx64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", jars, "Ledger"]
 
 
@@ -90,11 +89,3 @@ LANGUAGES: Final = {
     "java": Language("Java 3.8", build_java),
     "node": Language("Node, node-zookeeper-client", build_node),
 }
-
-
-def run(command: Command, environment: dict[str, str] | None = None) -> None:
-    """Run a step of a build; its output is the error if it fails."""
-    done = subprocess.run(
-        command, env={**os.environ, **(environment or {})}, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr

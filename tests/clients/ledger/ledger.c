@@ -1,4 +1,4 @@
-/* The ledger of tests/clients/ledger/history.py, with ZooKeeper's own client in C (libzookeeper_mt). */
+/* The ledger of tests/clients/ledger/judge.py, with ZooKeeper's own client in C (libzookeeper_mt). */
 
 #define THREADED /* the header shows the synchronous calls */
 

@@ -1,4 +1,4 @@
-// The ledger of tests/clients/ledger/history.py, with the client in Go that Debian packages.
+// The ledger of tests/clients/ledger/judge.py, with the client in Go that Debian packages.
 package main
 
 import (

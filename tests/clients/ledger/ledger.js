@@ -1,4 +1,4 @@
-// The ledger of tests/clients/ledger/history.py, with node-zookeeper-client.
+// The ledger of tests/clients/ledger/judge.py, with node-zookeeper-client.
 
 'use strict';
 

@@ -5,16 +5,18 @@ The same programs do the same on real ZooKeeper, for comparison: there its serve
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
 import pytest
 import trio
 
+from tests.clients.client_program import SESSION_MS, ClientProgram, Command, running
 from tests.clients.ensembles import ENSEMBLES, Open
-from tests.clients.ledger.history import judge
-from tests.clients.ledger.languages import LANGUAGES, Command, Language
-from tests.clients.ledger.programs import LedgerProgram, find, running
+from tests.clients.ledger.judge import judge
+from tests.clients.ledger.languages import LANGUAGES, Language
+from tests.clients.ledger.tree import find, make
 from tests.clients.observer import Observer, observing
 from tests.clients.seen import Note
 from tests.clients.troubles import Troubles, longest_gaps
@@ -46,36 +48,44 @@ async def test_a_ledger_is_whole_after_swaps_and_kills(
     """Nothing that was acknowledged is lost or doubled, the order is kept, watches miss nothing, sessions live on, and the ephemeral
     of a client goes once: at its end, or after it was killed.
     """
-    async with (
-        open_ensemble(tmp_path) as ensemble,
-        observing(ensemble.hosts) as observer,
-        running(command, ensemble.hosts, "/lives", observer, tmp_path) as program,
-    ):
-        async with running(command, ensemble.hosts, "/dies", observer, tmp_path) as other:
-            troubles = Troubles(ensemble, lambda: advance(program, other))
-            await troubles.run(ROUNDS - 1)
-            await check_presence(observer, program, other)
-            await other.kill()
-        troubles.go_on = lambda: advance(program)
+    async with open_ensemble(tmp_path) as ensemble, observing(ensemble.hosts) as observer, AsyncExitStack() as stack:
+
+        async def start(root: str) -> ClientProgram:
+            await make(observer, root)
+            arguments = (ensemble.hosts, root, str(SESSION_MS))
+            return await stack.enter_async_context(
+                running(command, *arguments, errors=tmp_path / f"{root.strip('/')}.errors")
+            )
+
+        lives, dies = await start("/lives"), await start("/dies")
+        troubles = Troubles(ensemble, lambda: advance(lives, dies))
+        await troubles.run(ROUNDS - 1)
+        assert await owner(observer, "/dies") == session(dies)
+        await dies.kill()
+        troubles.go_on = lambda: advance(lives)
         await troubles.run(1)
-        await check_presence(observer, program)
-        await program.end()
-        assert list(judge(program.history, await find(observer, program.root))) == []
-        assert list(judge(other.history, await find(observer, other.root), killed=True)) == []
-    history = program.history
+        assert await owner(observer, "/lives") == session(lives)
+        await lives.end()
+        assert list(judge(lives.history, await find(observer, "/lives"))) == []
+        assert list(judge(dies.history, await find(observer, "/dies"), killed=True)) == []
+    history = lives.history
     gaps = longest_gaps(troubles.seen, history.times)
     note(language.client, ensemble.name, len(history.acknowledged), history.unknown, len(history.events("seen")), gaps)
 
 
-async def advance(*programs: LedgerProgram) -> None:
+async def advance(*programs: ClientProgram) -> None:
     async with trio.open_nursery() as nursery:
         for program in programs:
             nursery.start_soon(program.advance, WRITES)
 
 
-async def check_presence(observer: Observer, *programs: LedgerProgram) -> None:
-    """The ephemerals are still those of the first sessions."""
+def session(program: ClientProgram) -> int:
+    return int(program.history.events("ready")[0]["session"], 16)
+
+
+async def owner(observer: Observer, root: str) -> int:
+    """Session of the ephemeral. It must be the one that made it."""
     await observer.sync()
-    for program in programs:
-        stat = await observer.call(observer.client.exists, f"{program.root}/presence/alive")
-        assert stat is not None and stat.ephemeralOwner == program.session
+    stat = await observer.call(observer.client.exists, f"{root}/presence/alive")
+    assert stat is not None
+    return int(stat.ephemeralOwner)

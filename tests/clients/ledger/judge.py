@@ -20,15 +20,12 @@ Nothing is done twice: an outcome that is unknown stays so. A read by the same s
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final
 
 import attrs
 
-Line = Mapping[str, Any]
-STEPS: Final = ("create", "multi")
+from tests.clients.client_program import History
 
 
 @attrs.frozen(kw_only=True)
@@ -48,39 +45,7 @@ class Found:
     """The cversion of `presence`: a create and a delete of a child count one each."""
 
 
-@attrs.define(eq=False)
-class LedgerHistory:
-    """The lines of one program, in its order."""
-
-    lines: list[Line] = attrs.field(factory=list)
-
-    def add(self, text: str) -> None:
-        self.lines.append(json.loads(text))
-
-    def steps(self, operation: str, outcome: str) -> list[Line]:
-        """Creates, or multis, with this outcome."""
-        return [line for line in self.lines if line.get("op") == operation and line["outcome"] == outcome]
-
-    def events(self, name: str) -> list[Line]:
-        return [line for line in self.lines if line.get("event") == name]
-
-    @property
-    def acknowledged(self) -> list[Line]:
-        """All writes that were acknowledged, in order."""
-        return [line for line in self.lines if line.get("op") in STEPS and line["outcome"] == "ok"]
-
-    @property
-    def unknown(self) -> int:
-        """Number of writes without an answer."""
-        return sum(len(self.steps(operation, "unknown")) for operation in STEPS)
-
-    @property
-    def times(self) -> list[int]:
-        """Time of each acknowledgement, in milliseconds since 1970."""
-        return [line["ended"] for line in self.acknowledged]
-
-
-def judge(history: LedgerHistory, found: Found, *, killed: bool = False) -> Iterator[str]:
+def judge(history: History, found: Found, *, killed: bool = False) -> Iterator[str]:
     """A sentence for each broken promise.
 
     Args:
@@ -98,7 +63,7 @@ def judge(history: LedgerHistory, found: Found, *, killed: bool = False) -> Iter
         yield f"the ephemeral came and went {found.changes} times, and {list(found.present)} is left"
 
 
-def _judge_entries(history: LedgerHistory, found: Found, killed: bool) -> Iterator[str]:
+def _judge_entries(history: History, found: Found, killed: bool) -> Iterator[str]:
     acknowledged = {line["path"]: line["n"] for line in history.steps("create", "ok")}
     for path, number in acknowledged.items():
         if found.entries.get(path) != number:
@@ -114,7 +79,7 @@ def _judge_entries(history: LedgerHistory, found: Found, killed: bool) -> Iterat
         yield f"order lost: {numbers}"
 
 
-def _judge_register(history: LedgerHistory, found: Found, killed: bool) -> Iterator[str]:
+def _judge_register(history: History, found: Found, killed: bool) -> Iterator[str]:
     if (found.register, found.version) != (found.mirror, found.mirror_version):
         yield f"a multi was taken apart: {found.register} version {found.version}, {found.mirror} version {found.mirror_version}"
     told = [line for line in history.lines if "version" in line and line.get("outcome") != "unknown"]
@@ -131,7 +96,7 @@ def _judge_register(history: LedgerHistory, found: Found, killed: bool) -> Itera
         yield f"{least} multis were acknowledged, {most} can have been done, and version {max(numbers)} was seen: it is {found.version}"
 
 
-def _judge_sight(history: LedgerHistory, found: Found, killed: bool) -> Iterator[str]:
+def _judge_sight(history: History, found: Found, killed: bool) -> Iterator[str]:
     versions = [line["version"] for line in history.events("seen")]
     if any(earlier > later for earlier, later in pairwise(versions)):
         yield f"a session saw older data after newer: {versions}"

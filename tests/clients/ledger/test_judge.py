@@ -8,7 +8,8 @@ from typing import Any
 import attrs
 import pytest
 
-from tests.clients.ledger.history import Found, LedgerHistory, judge
+from tests.clients.client_program import History
+from tests.clients.ledger.judge import Found, judge
 
 
 def create(number: int, path: str = "", outcome: str = "ok") -> Mapping[str, Any]:
@@ -40,9 +41,9 @@ def test_a_right_history_breaks_no_promise(entries: Mapping[str, int]) -> None:
     """Whether the write with an unknown outcome was done or not."""
     found = attrs.evolve(FOUND, entries={**FOUND.entries, **entries})
 
-    assert list(judge(LedgerHistory(list(RIGHT)), found)) == []
-    assert LedgerHistory(list(RIGHT)).unknown == 2
-    assert LedgerHistory(list(RIGHT)).times == [1, 1, 2, 4, 4]
+    assert list(judge(History(list(RIGHT)), found)) == []
+    assert History(list(RIGHT)).unknown == 2
+    assert History(list(RIGHT)).times == [1, 1, 2, 4, 4]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_a_right_history_breaks_no_promise(entries: Mapping[str, int]) -> None:
 )
 def test_each_broken_promise_is_named(change: Mapping[str, Any], complaint: str) -> None:
     """By what another client finds in the tree."""
-    assert complaint in "\n".join(judge(LedgerHistory(list(RIGHT)), attrs.evolve(FOUND, **change)))
+    assert complaint in "\n".join(judge(History(list(RIGHT)), attrs.evolve(FOUND, **change)))
 
 
 @pytest.mark.parametrize(
@@ -74,12 +75,12 @@ def test_each_broken_promise_is_named(change: Mapping[str, Any], complaint: str)
 )
 def test_what_a_client_was_told_is_judged_as_well(line: Mapping[str, Any], complaint: str) -> None:
     """A session that expired, or that went back in time."""
-    assert complaint in "\n".join(judge(LedgerHistory([*RIGHT, line]), FOUND))
+    assert complaint in "\n".join(judge(History([*RIGHT, line]), FOUND))
 
 
 def test_a_killed_program_may_have_done_one_write_more_than_it_said() -> None:
     """Its last line was not printed. Two more are none of its own."""
-    history, more = LedgerHistory(RIGHT[:3]), {"e-1": 1, "e-2": 2}
+    history, more = History(RIGHT[:3]), {"e-1": 1, "e-2": 2}
     found = attrs.evolve(FOUND, entries=more, register=1, mirror=1, version=1, mirror_version=1)
 
     assert list(judge(history, found, killed=True)) == []
