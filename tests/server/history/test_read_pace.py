@@ -8,7 +8,9 @@ from trio.testing import MockClock
 
 from tests.database.history.drawn_log import DrawnLog
 from virtuallog.contract.loglet import Placed
-from virtuallog.runtime.clock import SystemClock
+from virtuallog.contract.types import NodeId
+from virtuallog.testing.sim.clock import SimulatedClock
+from virtuallog.testing.sim.process import Process
 from virtuallog_database.tree.commands import Create
 from virtuallog_server.history.read_pace import PacedLog, ReadPace
 
@@ -18,7 +20,7 @@ async def test_reads_wait_for_their_turn(autojump_clock: MockClock) -> None:
     log = DrawnLog()
     for number in range(4):
         log.do(Create(f"/{number}", bytes(1000)))
-    clock = SystemClock()
+    clock = SimulatedClock(Process(NodeId(1)))
     pace = ReadPace(clock, bytes_per_second=100)
     paced, began = PacedLog(log, pace), clock.monotonic()
     found, times = list[Sequence[Placed]](), list[float]()

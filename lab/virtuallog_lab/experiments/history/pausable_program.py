@@ -44,8 +44,9 @@ class PausableProgram:
             self.process.send_signal(signal.SIGSTOP)
 
     def meter(self) -> CpuMeter:
-        """Its processor time from now on."""
-        return CpuMeter([] if self.process is None else [("program", self.process.pid)])
+        """Its processor time from now on. Nothing if it has ended: a question about few writes is soon answered."""
+        process = self.process
+        return CpuMeter([] if process is None or process.poll() is not None else [("program", process.pid)])
 
     async def _start(self) -> trio.Process:
         process = await trio.lowlevel.open_process(
