@@ -31,6 +31,7 @@
 #                 some minutes, needs Java
 #   make spark-bench  the log as a table of Spark beside a plain reader: 10,000,000 entries, live and archived; some ten minutes, 5 GB of
 #                 disk, needs Java; FILL=1 as above, ARGUMENTS="--entries 1000000" for fewer
+#   make backups   a backup of 10,000,000 writes beside `cp`, RPO, RTO, restores beside replays; half an hour
 #   make spark-compact  a log is archived, compacted and trimmed under load, by its commands, some of them killed; a wiped server begins with
 #                 what was compacted; some six minutes, needs Java; FILL=1 as above
 #   make spark-stream  2,000,000 entries of a live log to Parquet by a stream of Spark, whose driver is killed three times, and a node once; needs Java,
@@ -48,7 +49,7 @@ SEEDS ?= $(if $(MINUTES),,1..2000)
 SCENARIO ?= cluster
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs quick test registrar masters long verify fix sim explore hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zookeeper rate zelos clients spark spark-bench spark-compact spark-stream console-pictures setup
+.PHONY: help demo docs quick test backups registrar masters long verify fix sim explore hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zookeeper rate zelos clients spark spark-bench spark-compact spark-stream console-pictures setup
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -169,6 +170,11 @@ registrar: setup | $(OUT)
 masters: setup | $(OUT)
 	$(BIN)/python -m virtuallog_lab.experiments.registrar.masters --failovers 200 --markdown $(ARGUMENTS) > $(OUT)/masters.md
 	@cat $(OUT)/masters.md
+
+backups: setup | $(OUT)
+	$(BIN)/python -m virtuallog_lab.experiments.backups.backups --markdown $(ARGUMENTS) > $(OUT)/backups.md
+	@cat $(OUT)/backups.md
+	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill_documents $(OUT) docs/results/measurements.md)
 
 spark-bench: setup | $(OUT)
 	$(BIN)/python -m virtuallog_lab.experiments.spark_scan.scan --picture $(OUT)/spark.png --markdown $(ARGUMENTS) > $(OUT)/spark.md

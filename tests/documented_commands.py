@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -43,17 +44,36 @@ class Shell:
 
     folder: Path
     environment: dict[str, str]
+    _jobs: list[int] = attrs.field(factory=list, init=False)
+    """Process groups of scripts that have left something in the background."""
 
     def run(self, script: str) -> str:
         """Output of `script`; fails at its first command that fails. The variables that it exports are there for the next one."""
         session = f"touch exports; . ./exports\n{script}\nexport -p >exports"
         command = ["bash", "-euo", "pipefail", "-c", session]
-        done = subprocess.run(
-            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False,
-            timeout=PATIENCE_SECONDS, stdin=subprocess.DEVNULL,
+        started = subprocess.Popen(
+            command, cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
-        assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
+        self._jobs.append(started.pid)
+        output, errors = started.communicate(timeout=PATIENCE_SECONDS)
+        if not self._signal(started.pid, 0):
+            self._jobs.remove(started.pid)
+        assert started.returncode == 0, f"{script}\n{output}\n{errors}"
+        return output
+
+    def end(self) -> None:
+        """End what is left in the background, such as by a script that has failed before the one that would end it."""
+        for job in self._jobs:
+            self._signal(job, signal.SIGTERM)
+
+    def _signal(self, job: int, number: int) -> bool:
+        """Send a signal to a process group. False if it is gone."""
+        try:
+            os.killpg(job, number)
+        except ProcessLookupError:
+            return False
+        return True
 
 
 @attrs.define
@@ -105,6 +125,7 @@ def open_clusters(folder: Path, python: str = sys.executable) -> Iterator[Cluste
     try:
         yield made
     finally:
+        made.shell.end()
         made.down()
 
 

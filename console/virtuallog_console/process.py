@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 import attrs
@@ -25,6 +22,7 @@ from virtuallog.rpc.security.credentials import Credentials
 from virtuallog.rpc.tls_acceptor import TlsAcceptor
 from virtuallog.rpc.transport import bound_address
 from virtuallog.runtime.clock import SystemClock
+from virtuallog.runtime.process_priority import give_way
 from virtuallog_console.access.admission import Admission
 from virtuallog_console.access.application import ConsoleApplication
 from virtuallog_console.access.core.policy import AccessPolicy
@@ -36,6 +34,7 @@ from virtuallog_console.door.metrics_route import ConnectionMetrics, ConsoleMetr
 from virtuallog_console.door.tail_hub import TailHub
 from virtuallog_console.pages.page_routes import Pages
 from virtuallog_console.pages.problem_page import problem_page
+from virtuallog_console.past.past_reader import PastReader
 from virtuallog_console.settings import ConsoleSettings
 from virtuallog_console.views.masks import Masks
 from virtuallog_database.control.wire import DATABASE
@@ -59,8 +58,6 @@ IDLE_SECONDS: Final = 15.0
 """Seconds for which a connection without a whole head of a request is kept: a browser soon asks for the next page."""
 CONNECTION_SECONDS: Final = 300.0
 """Longest duration of a connection. A request that has begun is not cut off."""
-NICENESS: Final = 10
-"""Niceness of the priority `low`: Linux gives it a tenth of the time of a process that has none, so a page takes ten times as long at most."""
 _NO_TLS: Final = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n"
     b"this console serves connections inside TLS only: use https\n"
@@ -95,10 +92,11 @@ async def run_until_signalled(settings: ConsoleSettings, cluster: ClusterFile, a
         credentials = Credentials.open(settings.tls, serves=True) if settings.tls else None
         listeners = await listen(settings.listen)
         async with connect(called, more=[DATABASE]) as log:
-            _give_way(settings.priority)
+            give_way(settings.priority)
             announce(url_of(settings, listeners))
             policy, masks = settings.policy, Masks(settings.masks)
-            pages = Pages(log, metastore_provider(), masks)
+            past = PastReader(settings.cluster, called.tls, settings.priority, log.view.environment.clock)
+            pages = Pages(log, metastore_provider(), masks, past)
             groups = [ActionPages.of(log, policy, settings.archives, masks).routes()]
             await serve(log, policy, listeners, SystemClock(), credentials=credentials, pages=pages, groups=groups)
 
@@ -146,17 +144,6 @@ async def serve(
         if pages is not None:
             nursery.start_soon(pages.run)
         await connections.run(listeners)
-
-
-def _give_way(priority: str) -> None:
-    """Take this priority (`ConsoleSettings.priority`) with all threads. Those that start later have the same; none goes back without privileges."""
-    for thread in Path("/proc/self/task").iterdir() if priority != "normal" else ():
-        with suppress(ProcessLookupError):  # it has just ended
-            if priority == "idle" and hasattr(os, "SCHED_IDLE"):
-                os.sched_setscheduler(int(thread.name), os.SCHED_IDLE, os.sched_param(0))
-            else:
-                own = os.getpriority(os.PRIO_PROCESS, int(thread.name))
-                os.setpriority(os.PRIO_PROCESS, int(thread.name), min(own + NICENESS, 19))
 
 
 def url_of(settings: ConsoleSettings, listeners: Sequence[Listener[Any]]) -> str:

@@ -12,12 +12,12 @@ import attrs
 from virtuallog.contract.address import refuse_open_address
 from virtuallog.contract.errors import InvalidSettingError
 from virtuallog.rpc.security.tls_files import TlsFiles
+from virtuallog.runtime.process_priority import PRIORITIES
 from virtuallog.runtime.toml import FieldError, check_address, read_toml
 from virtuallog_console.access.core.policy import AccessPolicy, Network
 from virtuallog_console.views.masks import Masks
 from virtuallog_loglets.archive.config import check_url
 
-PRIORITIES: Final = ("normal", "low", "idle")
 _HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 _HOST: Final = re.compile(r"[a-z0-9.:-]{1,253}")
 

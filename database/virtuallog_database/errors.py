@@ -30,3 +30,38 @@ class BinaryTooOldError(TerminalError):
 
     def __str__(self) -> str:
         return self.reason
+
+
+@attrs.define
+class NoPastStateError(TerminalError):
+    """The state of a database at a position of the past cannot be made any more: the log before it was trimmed, and no
+    snapshot is kept that is old enough. Ask for a later position, or name a place of backups that reaches so far back."""
+
+    position: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"the state at position {self.position} cannot be made any more: {self.reason}"
+
+
+@attrs.define
+class BeforeFirstEntryError(TerminalError):
+    """A time lies before the first entry that the log still has. Ask for a later time, or for a position."""
+
+    first: int
+    """Position of the first entry."""
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+@attrs.define
+class NoSuchZnodeError(TerminalError):
+    """The tree has no such znode at the position asked for."""
+
+    path: str
+    position: int
+
+    def __str__(self) -> str:
+        return f"there is no znode {self.path} at position {self.position}"

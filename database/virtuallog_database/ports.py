@@ -26,10 +26,14 @@ import attrs
 from virtuallog.contract.ports import Span
 
 
-class StoreReader(Protocol):
-    """Read access to an ordered map of bytes to bytes."""
+class RecordReader(Protocol):
+    """Read access to single values of a map of bytes to bytes."""
 
     def get(self, key: bytes) -> bytes | None: ...
+
+
+class StoreReader(RecordReader, Protocol):
+    """Read access to an ordered map of bytes to bytes."""
 
     def scan(self, span: Span, count: int) -> list[tuple[bytes, bytes]]:
         """The first `count` pairs in `span`, in order of their keys."""

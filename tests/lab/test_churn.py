@@ -24,7 +24,7 @@ def plan(writes: int, *, wipe: bool = True) -> ChurnPlan:
 
 def test_what_was_acknowledged_must_be_there() -> None:
     """The value may be a later one that was sent; an older one, or one that was never sent, is wrong."""
-    writes = Writes([7, 8], b"", Budget(10))
+    writes = Writes([7, 8], [b""], Budget(10))
     writes.under_way = deque([(7, 1), (8, 2), (7, 3)])
     writes.sent = {7: 3, 8: 2}
     writes.acknowledge(2)
@@ -34,7 +34,7 @@ def test_what_was_acknowledged_must_be_there() -> None:
 
 def test_what_is_unknown_is_sent_again_once() -> None:
     """However often a connection cannot be made."""
-    writes = Writes([7, 8], b"", Budget(0))
+    writes = Writes([7, 8], [b""], Budget(0))
     writes.under_way = deque([(7, 1), (8, 2)])
     writes.give_up()
     writes.give_up()

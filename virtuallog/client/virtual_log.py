@@ -262,6 +262,7 @@ class VirtualLog:
                 new loglet does not answer.
             ForbiddenError: the external storage refuses access; nothing was done.
             UnsupportedError: a node is too old for the kind, or this one lacks a library; nothing was done.
+            TooLargeError: the register has no room for another segment; nothing was done.
             UnavailableError: unknown outcome; may be called again.
         """
         return await self.chain_writer.extend(kind, settings or {}, only_at)

@@ -170,7 +170,7 @@ class ChainWriter:
 
         Args:
             change: the change to make.
-            planned: raise TooLargeError if the register would grow over its limit.
+            planned: raise TooLargeError if the register would grow over its limit. Nothing is sealed then.
             only_after: do nothing unless this is still the last segment; None: in any case.
 
         Raises:
@@ -202,6 +202,9 @@ class ChainWriter:
         machine = Reconfiguration(current, change, self._view.environment.random.getrandbits(63))
         effect, unknown, clock = machine.start(), 0, self._view.environment.clock
         if isinstance(effect, chain_change.SealSegment):
+            if planned and (forecast := machine.forecast()) is not None:
+                forecast.encode_planned(current)
+            planned = False  # once the log is sealed it has to go on, also in a register that has become full meanwhile
             await self._prepare_put(current)
         while not isinstance(effect, ChangeDone):
             started = clock.monotonic()

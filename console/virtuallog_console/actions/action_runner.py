@@ -21,6 +21,7 @@ from virtuallog.contract.errors import (
     InvalidSettingError,
     OverloadedError,
     RetryableError,
+    TooLargeError,
     UnknownKindError,
     UnsupportedError,
     UntrustedError,
@@ -39,11 +40,10 @@ FAILED: Final = "failed"
 UNKNOWN: Final = "unknown"
 
 _NOTHING_DONE: Final = (
-    ChainConflictError, ForbiddenError, InvalidSettingError, OverloadedError, UnknownKindError, UnsupportedError, UntrustedError,
+    ChainConflictError, ForbiddenError, InvalidSettingError, OverloadedError, TooLargeError, UnknownKindError, UnsupportedError,
+    UntrustedError,
 )  # fmt: skip
-"""Errors of requests that were refused before anything was changed. TooLargeError is none of them: the register is found to be full
-after the seal.
-"""
+"""Errors of requests that were refused before anything was changed."""
 
 
 class ActionBusyError(Exception):

@@ -114,8 +114,13 @@ def door(log: VirtualLog, hub: TailHub, clock: Clock, hides: Hides = hides_nothi
                 Parameter(name="from", description="First position. Without it, the tail."),
                 _LAST_EVENT,
                 _ENCODING,
+                Parameter(
+                    name="latest",
+                    description="True to be sent the newest entries of a log that is too fast, and the number of those that were skipped.",
+                    schema={"enum": ["false", "true"], "default": "false"},
+                ),
             ),
-            answers={200: "Events: entry, gap, resume, closed, problem.", 416: "Past the tail.", **_LOG_FAILS},
+            answers={200: "Events: entry, gap, skipped, resume, closed, problem.", 416: "Past the tail.", **_LOG_FAILS},
         ),
         ConsoleRoute(
             method="GET",

@@ -3,40 +3,42 @@
     log -> one reader -> window -> tail, tail, tail ...
 
 A tail that begins at an earlier position reads up to the window by itself, a few at a time, and joins. From then on it costs the cluster
-nothing. With many tails entries come in groups, some tenths of a second apart; the first one after a pause comes at once. A tail that falls out of the window is ended, and may come back: no tail waits for another.
+nothing. Entries come in groups, at a pace that bounds the work of all tails together (`core/tail_pace`); the first one after a pause comes at
+once. Of a log that is faster the window has a count of what was skipped, without having read it; a tail that wants to be complete reads that by
+itself. A tail that falls out of the window is ended, and may come back: no tail waits for another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 from typing import Final
 
 import attrs
 import trio
 
-from virtuallog.client.reader import records
+from virtuallog.client.reader import Reader, records
 from virtuallog.client.scan import read_with_retry
 from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.contract import metrics
 from virtuallog.contract.errors import RetryableError, VirtualLogError
 from virtuallog.contract.metrics import MetricFamily
 from virtuallog.contract.ports import Clock
-from virtuallog.contract.types import Gap, LogPosition, Record
-from virtuallog_console.door.tail_window import CHUNK_BYTES_MAX, CHUNK_ENTRIES_MAX, TailChunk, TailWindow, chunks_of
+from virtuallog.contract.types import LogPosition, Record
+from virtuallog_console.door.core.tail_pace import TailPace
+from virtuallog_console.door.tail_window import (
+    CHUNK_ENTRIES_MAX,
+    EVENT_BYTES,
+    Skipped,
+    TailChunk,
+    TailRecord,
+    TailWindow,
+    chunks_of,
+    event_bytes,
+    start_of,
+    stop_of,
+)
 
-PAUSE_SECONDS: Final = 0.01
-"""Pause of the reader at the tail: what is appended meanwhile is one read, and one send to each tail."""
-PAUSE_OF_TAIL_SECONDS: Final = 0.004
-"""Longer pause for each tail that is open. A send inside TLS costs 0.2 ms of CPU time: all sends together cost a twentieth of a core."""
-TAILS_BYTES_PER_SECOND: Final = 16 << 20
-"""Bytes of events that all tails together are sent in a second, about, once they are in the window: some tenth of a core. A log that is
-faster for a while is followed later, and none of it is left out.
-"""
-SPELLED_SHARE: Final = 4 / 3
-"""Bytes of an event for each of the payload, in base64."""
-EVENT_BYTES: Final = 100
-"""Bytes of an event beside its payload."""
 CATCH_UPS_MAX: Final = 16
 """Tails that have read something by themselves, which they have yet to send. More wait."""
 CATCH_UP_BYTES: Final = 1 << 20
@@ -67,6 +69,8 @@ class TailCursor:
     """First position that it has not sent."""
     cut: Callable[[], None]
     """Ends its connection at once."""
+    complete: bool = False
+    """True if it reads by itself what was skipped in the window."""
     sending_since: float | None = None
     """Start of the send under way. None if there is none."""
     joined: bool = False
@@ -87,7 +91,7 @@ class TailHub:
         """None while no tail is open, and until the reader has begun."""
         self._problem: Exception | None = None
         """Reason why the reader has ended. None while it reads."""
-        self._sent = 0
+        self._sent = self._skipped = 0
         self._changed = trio.Event()
         self._reading = trio.CancelScope()
 
@@ -105,6 +109,11 @@ class TailHub:
         return [
             metrics.gauge("virtuallog_console_tails", "Tails that are open.", self.tails),
             metrics.counter("virtuallog_console_tail_events_total", "Positions that tails were sent.", self._sent),
+            metrics.counter(
+                "virtuallog_console_tail_skipped_total",
+                "Positions that tails were not sent, as the log was faster than all tails together may be.",
+                self._skipped,
+            ),
             metrics.gauges(
                 "virtuallog_console_tail_lag_entries",
                 "Positions between the log's tail, as far as known, and the reader of all tails (log), and from there to the slowest (tail).",
@@ -130,9 +139,9 @@ class TailHub:
                     cursor.joined = False
 
     @contextmanager
-    def follow(self, position: int, cut: Callable[[], None]) -> Iterator[TailCursor]:
-        """Open a tail at a position until the block ends."""
-        cursor = TailCursor(position, cut)
+    def follow(self, position: int, cut: Callable[[], None], complete: bool = False) -> Iterator[TailCursor]:
+        """Open a tail at a position until the block ends. A complete one skips nothing."""
+        cursor = TailCursor(position, cut, complete)
         self._cursors.add(cursor)
         self._wake()
         try:
@@ -144,10 +153,12 @@ class TailHub:
                 self._reading.cancel()
             self._wake()
 
-    def move(self, cursor: TailCursor, position: int) -> None:
-        """Move a tail behind what it has sent."""
-        self._sent += position - cursor.position
-        cursor.position = position
+    def move(self, cursor: TailCursor, chunk: TailChunk) -> None:
+        """Move a tail behind a chunk that it has sent."""
+        skipped = max(0, chunk.entries_start - cursor.position)
+        self._skipped += skipped
+        self._sent += chunk.stop - cursor.position - skipped
+        cursor.position = chunk.stop
 
     async def next(self, cursor: TailCursor) -> TailChunk:
         """The next chunk for a tail; waits for one. The tail calls `move` once it has sent the chunk.
@@ -166,6 +177,8 @@ class TailHub:
                 if cursor.position >= window.start:
                     cursor.joined = True
                     chunk = window.at(cursor.position)
+                    if chunk is not None and cursor.complete and cursor.position < chunk.entries_start:
+                        return await self._catch_up(cursor, chunk.entries_start)
                     if chunk is not None:
                         return chunk
                     if self._problem is not None:
@@ -179,7 +192,7 @@ class TailHub:
             await self._changed.wait()
 
     async def _catch_up(self, cursor: TailCursor, stop: int) -> TailChunk:
-        """Read what is before the window, with one read for several chunks."""
+        """Read what the window has no entries for, up to `stop`, with one read for several chunks."""
         start = LogPosition(cursor.position)
         await self._catch_ups.acquire()
         try:
@@ -203,30 +216,46 @@ class TailHub:
             start = await self._find_tail()
             window = self._window = TailWindow(start, start)
             self._wake()
-            reader = self._log.reader(start)
-            async with aclosing(reader.batches()) as found:
-                pending, size = list[Record](), 0
-                async for placed in found:
-                    pending += records(placed)
-                    size += 0 if isinstance(placed, Gap) else len(placed.batch.blob)
-                    pause = 0.0
-                    is_all = reader.position >= self._log.view.known_tail
-                    if is_all or size >= CHUNK_BYTES_MAX or len(pending) >= CHUNK_ENTRIES_MAX:
-                        for chunk in chunks_of(pending):
-                            window.add(chunk)
-                        pause = self._pause_seconds(len(pending), size)
-                        pending, size = [], 0
-                        self._wake()
-                    await self._clock.sleep(pause)
+            reader, mean = self._log.reader(start), float(EVENT_BYTES)
+            while (limit := await self._wait_readable(reader)) is not None:
+                unread = max(limit, self._log.view.known_tail) - reader.position
+                reader.position = LogPosition(reader.position + self._pace.skipped_unread(unread, mean))
+                if not (found := await reader.read_piece()):
+                    break
+                reader.position = LogPosition(found[-1].stop)
+                waiting = [record for placed in found for record in records(placed)]
+                mean = sum(map(event_bytes, waiting)) / len(waiting)
+                await self._add(window, waiting)
             self._problem = ClosedError()
         except VirtualLogError as error:
             self._problem = error
         self._wake()
 
-    def _pause_seconds(self, entries: int, size: int) -> float:
-        """Pause after a group of entries with so many bytes, in which the tails send them."""
-        sent = (size * SPELLED_SHARE + entries * EVENT_BYTES) / TAILS_BYTES_PER_SECOND
-        return PAUSE_SECONDS + len(self._cursors) * max(PAUSE_OF_TAIL_SECONDS, sent)
+    async def _wait_readable(self, reader: Reader) -> LogPosition | None:
+        """Wait until there is more to read. Returns a position up to which there is; None if the log is closed."""
+        while True:
+            try:
+                return await reader.wait_readable()
+            except RetryableError:
+                await self._clock.sleep(RETRY_SECONDS)
+
+    async def _add(self, window: TailWindow, waiting: Sequence[Record]) -> None:
+        """Add records to the window group by group, and pause after each. Those that do not fit, or were not read, are added as skipped."""
+        left = waiting[self._pace.skipped([*map(event_bytes, waiting)]) :]
+        start = start_of(left[0]) if left else stop_of(waiting[-1])
+        shown: list[TailRecord] = [Skipped(window.stop, start), *left] if start > window.stop else [*left]
+        sizes, at = [*map(event_bytes, shown)], 0
+        while at < len(shown):
+            pace = self._pace
+            end = at + pace.group(sizes[at : at + CHUNK_ENTRIES_MAX])
+            window.add(TailChunk(shown[at:end]))
+            self._wake()
+            await self._clock.sleep(pace.pause_seconds(sum(sizes[at:end])))
+            at = end
+
+    @property
+    def _pace(self) -> TailPace:
+        return TailPace(max(1, len(self._cursors)))
 
     async def _find_tail(self) -> LogPosition:
         while True:

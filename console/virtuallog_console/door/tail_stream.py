@@ -2,6 +2,7 @@
 
     event: entry   id: its position          data: as in /v1/entries
     event: gap     id: its last position     data: {"from": 3, "to": 7, "kind": "trimmed"}
+    event: skipped id: the last position     data: {"from": 7, "to": 41, "count": 34}: entries that were not sent, with `latest=true`
     event: resume  data: {"from": 41, "reason": "..."}, the last one: the connection ends, and another may go on from there
     event: closed  data: {"from": 41}, the last one: the log is closed
     event: problem data: a problem, the last one
@@ -52,8 +53,9 @@ class TailStream:
 
     async def tail(self, request: ConsoleRequest) -> Response:
         """Follow the log: behind `Last-Event-ID`, from `from` on, or from the tail on."""
-        query = Query.of(request.http.query_params, ("from", "encoding"))
+        query = Query.of(request.http.query_params, ("from", "encoding", "latest"))
         encoding = query.word("encoding", ENCODINGS)
+        complete = query.word("latest", ("false", "true")) == "false"
         start = query.number("from")
         last = request.http.headers.getlist("last-event-id")
         if len(last) > 1:
@@ -64,13 +66,13 @@ class TailStream:
             tail = (await self._log.check_tail()).tail
             if start is not None and start > tail:
                 raise BeyondTailError(start, tail)
-        return _TailResponse(self, request, tail if start is None else start, encoding)
+        return _TailResponse(self, request, tail if start is None else start, encoding, complete)
 
 
 class _TailResponse(Response):
     """The answer: it sends until the tail ends or the client goes."""
 
-    def __init__(self, tails: TailStream, request: ConsoleRequest, start: int, encoding: str) -> None:
+    def __init__(self, tails: TailStream, request: ConsoleRequest, start: int, encoding: str, complete: bool) -> None:
         super().__init__(None, 200, media_type="text/event-stream")
         del self.headers["content-length"]
         self.headers["X-Accel-Buffering"] = "no"
@@ -80,11 +82,12 @@ class _TailResponse(Response):
         self._request = request
         self._start = start
         self._encoding = encoding
+        self._complete = complete
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_wait_disconnect, receive, nursery.cancel_scope)
-            with self._hub.follow(self._start, self._request.connection.cut) as cursor:
+            with self._hub.follow(self._start, self._request.connection.cut, self._complete) as cursor:
                 await self._send_all(cursor, partial(self._send, cursor, send), send)
             nursery.cancel_scope.cancel()
 
@@ -101,7 +104,7 @@ class _TailResponse(Response):
                     await send(b":\n\n")
                 else:
                     await send(chunk.events(self._encoding, cursor.position, self._hides))
-                    self._hub.move(cursor, chunk.stop)
+                    self._hub.move(cursor, chunk)
             last = _event("resume", {"from": cursor.position, "reason": f"open for {TAIL_SECONDS:g} s"})
         except BehindError:
             last = _event("resume", {"from": cursor.position, "reason": "read too slowly"})

@@ -1,4 +1,4 @@
-"""The newest entries of the log, read once and spelled once for all tails that are open.
+"""The newest entries of the log, read once and spelled once for all tails that are open. What was not read is there as a count.
 
     positions   ...  | chunk | chunk | chunk |
                    start                   stop
@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 
-from virtuallog.contract.types import Gap, LogPosition, Record
+from virtuallog.contract.types import Data, Gap, Record
 from virtuallog_console.door.entry_json import Hides, hides_nothing, spell_record
 
 WINDOW_BYTES_MAX: Final = 8 << 20
@@ -27,29 +27,64 @@ CHUNK_BYTES_MAX: Final = 256 << 10
 """Payload bytes in a chunk, or one entry: what one send takes."""
 
 
+EVENT_BYTES: Final = 100
+"""Bytes of an event beside its payload."""
+
+
+@attrs.frozen
+class Skipped:
+    """Positions that no tail is sent, as the log was faster than all tails together may be."""
+
+    start: int
+    stop: int
+
+
+TailRecord: TypeAlias = Record | Skipped
+
+
 @attrs.define(eq=False)
 class TailChunk:
     """Adjacent records, and the server-sent events that tell of them."""
 
-    records: Sequence[Record]
-    size: int
-    """Bytes of all payloads."""
+    records: Sequence[TailRecord]
+    """`Skipped` comes first, if at all."""
     _spelled: dict[str, bytes] = attrs.field(factory=dict, init=False)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all payloads."""
+        return sum(len(record.payload) for record in self.records if isinstance(record, Data))
+
+    @property
+    def entries_start(self) -> int:
+        """First position that was not skipped."""
+        first = self.records[0]
+        return first.stop if isinstance(first, Skipped) else start_of(first)
 
     @property
     def start(self) -> int:
         """First position of the chunk."""
-        return _start(self.records[0])
+        return start_of(self.records[0])
 
     @property
     def stop(self) -> int:
         """One past the last position of the chunk."""
         return stop_of(self.records[-1])
 
+    def records_from(self, position: int) -> Sequence[TailRecord]:
+        """Records for the positions from `position` on."""
+        if position <= self.start:
+            return self.records
+        return [
+            attrs.evolve(record, start=max(record.start, position)) if isinstance(record, Skipped) else record
+            for record in self.records
+            if stop_of(record) > position
+        ]
+
     def events(self, encoding: str, position: int, hides: Hides = hides_nothing) -> bytes:
         """Events for the positions from `position` on. `hides` is the same for all tails."""
         if position > self.start:
-            return spell_events([record for record in self.records if stop_of(record) > position], encoding, hides)
+            return spell_events(self.records_from(position), encoding, hides)
         if encoding not in self._spelled:
             self._spelled[encoding] = spell_events(self.records, encoding, hides)
         return self._spelled[encoding]
@@ -57,15 +92,15 @@ class TailChunk:
 
 def chunks_of(records: Sequence[Record]) -> list[TailChunk]:
     """Cut records into chunks."""
-    chunks, part, size = list[TailChunk](), list[Record](), 0
+    chunks, part, size = list[TailChunk](), list[TailRecord](), 0
     for record in records:
         length = 0 if isinstance(record, Gap) else len(record.payload)
         if part and (len(part) >= CHUNK_ENTRIES_MAX or size + length > CHUNK_BYTES_MAX):
-            chunks.append(TailChunk(part, size))
+            chunks.append(TailChunk(part))
             part, size = [], 0
         part.append(record)
         size += length
-    return [*chunks, TailChunk(part, size)] if part else chunks
+    return [*chunks, TailChunk(part)] if part else chunks
 
 
 @attrs.define(eq=False)
@@ -105,20 +140,33 @@ class TailWindow:
         return self._chunks[bisect.bisect_right(self._stops, position)]
 
 
-def spell_events(records: Sequence[Record], encoding: str, hides: Hides = hides_nothing) -> bytes:
+def spell_events(records: Sequence[TailRecord], encoding: str, hides: Hides = hides_nothing) -> bytes:
     """Server-sent events: the id of each is its last position, so that `Last-Event-ID` says where to go on."""
     return "".join(
-        f"event: {'gap' if isinstance(record, Gap) else 'entry'}\n"
-        f"id: {stop_of(record) - 1}\n"
-        f"data: {spell_record(record, encoding, hides)}\n\n"
+        f"event: {_EVENTS.get(type(record), 'entry')}\nid: {stop_of(record) - 1}\ndata: {_data(record, encoding, hides)}\n\n"
         for record in records
     ).encode()
 
 
-def stop_of(record: Record) -> LogPosition:
+def event_bytes(record: TailRecord) -> int:
+    """Bytes of the event for a record, about, without spelling it: of a payload in base64."""
+    return EVENT_BYTES + (4 * len(record.payload) // 3 if isinstance(record, Data) else 0)
+
+
+def start_of(record: TailRecord) -> int:
+    """First position of a record."""
+    return record.position if isinstance(record, Data) else record.start
+
+
+def stop_of(record: TailRecord) -> int:
     """One past the last position of a record."""
-    return LogPosition(record.stop if isinstance(record, Gap) else record.position + 1)
+    return record.position + 1 if isinstance(record, Data) else record.stop
 
 
-def _start(record: Record) -> int:
-    return record.start if isinstance(record, Gap) else record.position
+def _data(record: TailRecord, encoding: str, hides: Hides) -> str:
+    if isinstance(record, Skipped):
+        return f'{{"from": {record.start}, "to": {record.stop}, "count": {record.stop - record.start}}}'
+    return spell_record(record, encoding, hides)
+
+
+_EVENTS: Final = {Gap: "gap", Skipped: "skipped"}

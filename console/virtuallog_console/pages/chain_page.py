@@ -63,8 +63,8 @@ class ChainPage:
     def __init__(self, frame: Frame, metastore: MetaStoreProvider) -> None:
         self._frame = frame
         self.shared = SharedView[ChainView](
-            lambda: read_chain(frame.log, metastore), frame.environment, AGE_SECONDS
-        )  # fmt: skip
+            lambda: read_chain(frame.log, metastore), frame.environment, AGE_SECONDS, frame.known_version
+        )
 
     async def show(self, asked: PageRequest) -> Response:
         """The page."""

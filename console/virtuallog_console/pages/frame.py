@@ -62,6 +62,10 @@ class Frame:
         """True if the register says that the log is that of a database, as far as this client knows."""
         return self.log.view.cached is not None and self.log.view.cached.database
 
+    def known_version(self) -> int:
+        """Version of the register that this client has seen last, such as by an action of its own."""
+        return self.log.view.cached.version if self.log.view.cached is not None else 0
+
     def show(self, template: str, asked: PageRequest, *, status: int = 200, **values: Any) -> Response:
         """A page in the frame."""
         links = {path: name for path, name in LINKS.items() if path != "/tree" or self.has_database}

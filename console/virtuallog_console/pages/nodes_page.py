@@ -23,7 +23,9 @@ class NodesPage:
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
-        self._shared = SharedView[NodesView](lambda: read_nodes(frame.log), frame.environment, AGE_SECONDS)
+        self._shared = SharedView[NodesView](
+            lambda: read_nodes(frame.log), frame.environment, AGE_SECONDS, frame.known_version
+        )
 
     async def show(self, asked: PageRequest) -> Response:
         """The page."""
@@ -41,7 +43,8 @@ class HoldsPage:
     _shared: SharedView[HoldsView] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._shared = SharedView(lambda: read_holds(self._frame.log), self._frame.environment, AGE_SECONDS)
+        frame = self._frame
+        self._shared = SharedView(lambda: read_holds(frame.log), frame.environment, AGE_SECONDS, frame.known_version)
 
     async def show(self, asked: PageRequest) -> Response:
         """The page."""

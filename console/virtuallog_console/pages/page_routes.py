@@ -18,9 +18,11 @@ from virtuallog_console.pages.entries_page import EntriesPages
 from virtuallog_console.pages.frame import Frame, PageEndpoint
 from virtuallog_console.pages.live_page import LivePage
 from virtuallog_console.pages.nodes_page import HoldsPage, NodesPage
+from virtuallog_console.pages.past_page import PAGE_SECONDS, PastPage
 from virtuallog_console.pages.renderer import STATIC_TYPES, static_files
 from virtuallog_console.pages.tail_page import END_SECONDS, STREAM_SECONDS, TailPage
 from virtuallog_console.pages.tree_pages import EXPORT_REQUEST_SECONDS, TreePages
+from virtuallog_console.past.past_reader import PastReader
 from virtuallog_console.views.database_commands import is_database_entry
 from virtuallog_console.views.live import LiveFigures
 from virtuallog_console.views.masks import NO_MASKS, Masks
@@ -32,18 +34,22 @@ STATIC_SECONDS: Final = 86_400
 class Pages:
     """The pages of one console. `run` has to run."""
 
-    def __init__(self, log: VirtualLog, metastore: MetaStoreProvider, masks: Masks = NO_MASKS) -> None:
+    def __init__(
+        self, log: VirtualLog, metastore: MetaStoreProvider, masks: Masks = NO_MASKS, past: PastReader | None = None
+    ) -> None:
         """Show this log.
 
         Args:
             log: an open client that knows the interface `DATABASE`.
             metastore: provider of the cluster's MetaStore.
             masks: hide values.
+            past: answers questions about the past of the database. None to answer none.
         """
         self._log = log
         self._metastore = metastore
         self._figures = LiveFigures(log)
         self._masks = masks
+        self._past = past
 
     @property
     def hides(self) -> Hides:
@@ -95,6 +101,12 @@ class Pages:
                 page("/tree", tree.znode, "Show one znode and its children"),
                 page("/tree/sessions", tree.sessions, "Show sessions of the database's clients"),
                 page("/tree/export", tree.export, "Export a subtree", EXPORT_REQUEST_SECONDS, is_stream=True),
+                page(
+                    "/tree/past",
+                    PastPage(frame, self._past).show,
+                    "Show a znode's changes, and its state at an earlier time",
+                    PAGE_SECONDS,
+                ),
                 page("/nodes", NodesPage(frame).show, "Show all nodes"),
                 page("/holds", HoldsPage(frame).show, "Show what keeps the log, and the effect of a trim"),
                 page("/live", LivePage(frame, self._figures).show, "Show live figures"),

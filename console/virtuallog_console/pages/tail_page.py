@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from virtuallog.contract.errors import VirtualLogError
 from virtuallog.contract.ports import Clock
 from virtuallog.contract.types import Gap, Record
 from virtuallog_console.door.tail_hub import BehindError, ClosedError, TailCursor, TailHub
-from virtuallog_console.door.tail_window import TailChunk, stop_of
+from virtuallog_console.door.tail_window import Skipped, TailChunk, start_of
 from virtuallog_console.pages.frame import Frame, PageRequest
 from virtuallog_console.pages.lines_response import wait_disconnect
 from virtuallog_console.pages.page_query import parse_number
@@ -42,15 +42,15 @@ ROWS_MAX: Final = 200
 ROWS_AT_FIRST: Final = 20
 """Rows that the page has when it is opened."""
 PAUSE_SECONDS: Final = 0.5
-"""Least time between two events to a viewer: what is appended meanwhile is one event."""
-PAUSE_OF_TAIL_SECONDS: Final = 0.01
-"""Longer pause for each tail that is open: an event with all its rows costs about a millisecond, so tails take a tenth of the CPU at most."""
+"""Least time between two events to a viewer: what is appended meanwhile is one event. Many tails are sent less often by the hub."""
 ROW_BYTES: Final = 256
 """Bytes that are shown of each value."""
 BACK_MAX: Final = 1000
 """Positions before the tail at which a tail may begin. One that resumes further back begins there, and says what it leaves out."""
 CACHED_ROWS: Final = 1024
 """Rows that are kept for further viewers, some KiB each."""
+CACHED_EVENTS: Final = 8
+"""Events that are kept for further viewers, some hundred KiB each at most."""
 ROWS_BETWEEN: Final = 16
 """Rows that are made between two checkpoints, some milliseconds."""
 STREAM_SECONDS: Final = 3600.0
@@ -74,10 +74,62 @@ class TailRow:
 
 
 @attrs.define(eq=False)
-class RowCache:
-    """Rows of the newest entries as HTML, for each kind of viewer."""
+class WaitingRows:
+    """Records that are not sent yet: whole chunks, as few as have the newest `ROWS_MAX` records."""
 
+    skipped: int = 0
+    """Positions before the first one of the stream, and those that the hub has skipped."""
+    count: int = 0
+    _parts: deque[Sequence[Record]] = attrs.field(factory=deque)
+    _kept: int = 0
+    """Records in the parts."""
+
+    def add(self, chunk: TailChunk, position: int) -> None:
+        """Add what a chunk has from a position on."""
+        part = list[Record]()
+        for record in chunk.records_from(position):
+            if isinstance(record, Skipped):
+                self.skipped += record.stop - record.start
+            else:
+                part.append(record)
+        self.count += len(part)
+        self._kept += len(part)
+        self._parts.append(part)
+        while self._kept - len(self._parts[0]) >= ROWS_MAX:
+            self._kept -= len(self._parts.popleft())
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there is nothing to tell."""
+        return not self.count and not self.skipped
+
+    def newest(self) -> list[Record]:
+        """The records that are sent."""
+        return [record for part in self._parts for record in part][-ROWS_MAX:]
+
+
+@attrs.define(eq=False)
+class RowCache:
+    """Rows of the newest entries as HTML, and events of them, for each kind of viewer."""
+
+    _events: dict[tuple[Hashable, ...], bytes] = attrs.field(factory=dict, init=False)
+    _making: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+    """Held by the viewer who makes an event; the others wait for it."""
     _rows: dict[tuple[bool, int], str] = attrs.field(factory=dict, init=False)
+
+    async def event(self, waiting: WaitingRows, position: int, viewer: Viewer) -> bytes:
+        """The event of what waits before a position. Made once for all viewers who are sent the same."""
+        records = waiting.newest()
+        left_out = waiting.skipped + waiting.count - len(records)
+        key = (viewer.is_admin, position, waiting.count, left_out, *map(start_of, records))
+        async with self._making:
+            if key not in self._events:
+                rows = await self.rows(records, viewer)
+                data = {"next": position, "count": waiting.count, "left_out": left_out, "rows": rows}
+                self._events[key] = _event("rows", data)
+                if len(self._events) > CACHED_EVENTS:
+                    del self._events[next(iter(self._events))]
+            return self._events[key]
 
     async def rows(self, records: list[Record], viewer: Viewer) -> str:
         """Rows of these records, the newest first."""
@@ -141,33 +193,6 @@ class TailPage:
         )  # fmt: skip
 
 
-@attrs.define(eq=False)
-class _Waiting:
-    """Records that are not sent yet: whole chunks, as few as have the newest `ROWS_MAX` records."""
-
-    skipped: int = 0
-    """Positions that the stream has not begun at."""
-    count: int = 0
-    _parts: deque[Sequence[Record]] = attrs.field(factory=deque)
-    _kept: int = 0
-    """Records in the parts."""
-
-    def add(self, chunk: TailChunk, position: int) -> None:
-        """Add what a chunk has from a position on."""
-        part = chunk.records
-        if position > chunk.start:
-            part = [record for record in part if stop_of(record) > position]
-        self.count += len(part)
-        self._kept += len(part)
-        self._parts.append(part)
-        while self._kept - len(self._parts[0]) >= ROWS_MAX:
-            self._kept -= len(self._parts.popleft())
-
-    def newest(self) -> list[Record]:
-        """The records that are sent."""
-        return [record for part in self._parts for record in part][-ROWS_MAX:]
-
-
 class _RowStream(Response):
     """The answer: it sends until the log or the client ends it."""
 
@@ -202,15 +227,15 @@ class _RowStream(Response):
     async def _send_rows(self, cursor: TailCursor, send: Send) -> bytes:
         """Send events until the end. Returns the last one, which is not sent."""
         end = self._clock.monotonic() + STREAM_SECONDS
-        waiting = _Waiting(skipped=self._left_out)
+        waiting = WaitingRows(skipped=self._left_out)
         try:
-            await self._send(cursor, send, _event("rows", await self._rows(waiting, cursor.position)))
+            await self._send(cursor, send, await self._cache.event(waiting, cursor.position, self._asked.viewer))
             while self._clock.monotonic() < end:
                 waiting = await self._gather(cursor, min(HEARTBEAT_SECONDS, end - self._clock.monotonic()))
                 event = b":\n\n"
-                if waiting.count:
-                    data = await self._rows(waiting, cursor.position)
-                    event = f"id: {cursor.position - 1}\n".encode() + _event("rows", data)
+                if not waiting.is_empty:
+                    event = await self._cache.event(waiting, cursor.position, self._asked.viewer)
+                    event = f"id: {cursor.position - 1}\n".encode() + event
                 await self._send(cursor, send, event)
             reason, again = f"open for {STREAM_SECONDS:g} s", True
         except BehindError:
@@ -221,35 +246,26 @@ class _RowStream(Response):
             reason, again = str(error), True
         return _event("ended", {"next": cursor.position, "reason": reason, "again": again})
 
-    async def _gather(self, cursor: TailCursor, seconds: float) -> _Waiting:
+    async def _gather(self, cursor: TailCursor, seconds: float) -> WaitingRows:
         """All that comes within a pause after the first record; nothing if none comes in time."""
-        waiting = _Waiting()
+        waiting = WaitingRows()
         with self._clock.timeout(max(0.0, seconds)):
             await self._take(cursor, waiting)
-        if waiting.count:
+        if not waiting.is_empty:
             # What has come is sent before the failure, which the next call meets again.
             with (
                 suppress(BehindError, ClosedError, VirtualLogError),
-                self._clock.timeout(PAUSE_SECONDS + PAUSE_OF_TAIL_SECONDS * self._hub.tails),
+                self._clock.timeout(PAUSE_SECONDS),
             ):
                 while True:
                     await self._take(cursor, waiting)
                     await trio.lowlevel.checkpoint()
         return waiting
 
-    async def _take(self, cursor: TailCursor, waiting: _Waiting) -> None:
+    async def _take(self, cursor: TailCursor, waiting: WaitingRows) -> None:
         chunk = await self._hub.next(cursor)
         waiting.add(chunk, cursor.position)
-        self._hub.move(cursor, chunk.stop)
-
-    async def _rows(self, waiting: _Waiting, position: int) -> dict[str, Any]:
-        records = waiting.newest()
-        return {
-            "next": position,
-            "count": waiting.count,
-            "left_out": waiting.skipped + waiting.count - len(records),
-            "rows": await self._cache.rows(records, self._asked.viewer),
-        }
+        self._hub.move(cursor, chunk)
 
     async def _send(self, cursor: TailCursor, send: Send, event: bytes) -> None:
         cursor.sending_since = self._clock.monotonic()

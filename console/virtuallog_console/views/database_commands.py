@@ -278,14 +278,9 @@ def _details(operation: Operation) -> dict[str, object]:
 def acl_texts(rights: Sequence[Acl], most: int = NAMED_MAX) -> tuple[str, ...]:
     """Entries of an ACL as `scheme:id: permissions`, without hashes of passwords; `most` of them at most."""
     return tuple(
-        f"{readable(each.scheme)}:{readable(each.id)}: {_permissions(each.permissions)}"
+        f"{readable(each.scheme)}:{readable(each.id)}: {acl.permission_letters(each.permissions)}"
         for each in acl.masked(tuple(rights[:most]))
     )
-
-
-def _permissions(bits: int) -> str:
-    """Permissions by ZooKeeper's letters, in its order."""
-    return "".join(letter for place, letter in enumerate("rwcda") if bits & 1 << place) or "none"
 
 
 def _variable_row(command: Update | Stage) -> CommandRow:

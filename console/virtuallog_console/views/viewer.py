@@ -7,6 +7,7 @@
 | audit records of actions | all: a client may read the log | all |
 | entries of a database | operations and paths, without values: the ACLs of that time are not known | values, too |
 | znodes | stats of all; values, ACLs and children that ZooKeeper's `world` may read | all |
+| znodes of the past, and their changes | changes of all; values and ACLs that `world` could read then | all |
 | sessions, counts of watches | none | all |
 | values below masked paths | none | none |
 | passwords of sessions, hashes in ACLs | none | none |

@@ -16,7 +16,7 @@ from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.contract.errors import UnavailableError, UnsupportedError, VirtualLogError
 from virtuallog.contract.ports import Outcome, ReplyT, Request, Services
 from virtuallog.contract.types import LogPosition, NodeId
-from virtuallog_database.control.messages import SERVING, DatabaseStatus, GetDatabaseStatus, PlaceHold
+from virtuallog_database.control.messages import SERVING, DatabaseStatus, GetDatabaseStatus, PlaceHold, ReleaseHold
 
 ANSWER_SECONDS: Final = 10.0
 """Timeout of one request; each is at most one entry in the log."""
@@ -66,6 +66,12 @@ async def place_hold(log: VirtualLog, name: str, position: LogPosition, seconds:
     await _check_database(log)
     request = PlaceHold(name=name, position=position, milliseconds=int(seconds * 1000))
     await call_any_replica(log.view.environment.services, sorted((await log.view.current()).nodes), request)
+
+
+async def release_hold(log: VirtualLog, name: str) -> None:
+    """Release the hold of this name; a missing one is no error. Raises: as of `place_hold`, except TrimmedError."""
+    nodes = sorted((await log.view.current()).nodes)
+    await call_any_replica(log.view.environment.services, nodes, ReleaseHold(name=name))
 
 
 async def find_hold(log: VirtualLog, name: str) -> LogPosition | None:

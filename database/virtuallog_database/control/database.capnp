@@ -29,6 +29,7 @@ struct Status {
   holds @9 :List(Hold);
   engines @10 :List(Text);
   disabled @11 :List(Text);
+  enabled @12 :List(Text);
 }
 
 struct RawWrite {

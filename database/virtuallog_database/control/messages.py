@@ -59,6 +59,9 @@ class DatabaseStatus:
     """Names of the stack's engines, from the base up."""
     disabled: tuple[str, ...] = ()
     """Names of the engines that are switched off."""
+    enabled: tuple[str, ...] = ()
+    """Names of the engines and rules that were switched on: a program that does not know one of them stops. Empty from a node of a former
+    version."""
 
 
 @attrs.frozen

@@ -23,7 +23,7 @@ Rules:
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NoReturn, cast
 
 import attrs
@@ -79,6 +79,8 @@ class Replay:
     store: LocalStore
     recipe: Recipe = database_recipe
     application: Application | None = None
+    observe: Callable[[AppliedEffects], None] | None = None
+    """Called with the effects of each entry before they are in the store. None if nothing observes them."""
     cursor: LogPosition = attrs.field(init=False)
     """First position that is not applied."""
     strays: Counter = attrs.field(
@@ -95,9 +97,9 @@ class Replay:
             store=self.store,
             passive=True,
         )
-        settings, environment = StackSettings(), context.environment
+        settings = StackSettings()
         self._base = BaseEngine(context, settings.base)
-        application = self.application or Database(clock=environment.clock, random=environment.random)
+        application = self.application or replayed_database()
         build(self._base, self.recipe(context, settings), application).load()
         self.cursor = read_cursor(self.store)
 
@@ -134,6 +136,8 @@ class Replay:
         transaction = StoreTransaction(self.store)
         self._base.apply_above(transaction, entry, position)
         effects = AppliedEffects(position, time_ms, transaction.changes)
+        if self.observe is not None:
+            self.observe(effects)
         self._move(transaction, position + 1)
         return effects
 
@@ -146,6 +150,12 @@ class Replay:
         transaction.put(CURSOR, cursor.to_bytes(8, "big"))
         transaction.commit()
         self.cursor = LogPosition(cursor)
+
+
+def replayed_database() -> Database:
+    """The application of a replay: the database's tree."""
+    environment = _environment()
+    return Database(clock=environment.clock, random=environment.random)
 
 
 def _environment() -> Environment:

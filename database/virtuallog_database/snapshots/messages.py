@@ -22,7 +22,7 @@ NAME_LENGTH_MAX: Final = 64
 
 @attrs.frozen(kw_only=True)
 class SnapshotOffer:
-    """Newest snapshot of a replica. The position is 0, and there are no files, if it has none."""
+    """Snapshot of a replica. The position is 0, and there are no files, if it has none."""
 
     position: int
     """Everything below this position is in the snapshot, perhaps some later effects as well."""
@@ -40,13 +40,16 @@ class Piece:
 
 @attrs.frozen(kw_only=True)
 class GetSnapshot(Request[SnapshotOffer]):
-    """Replica to replica: ask for the newest snapshot. If there is one, the log is held for the
+    """Replica to replica: ask for the newest snapshot, or the newest one that is old enough. If there is one, the log is held for the
     caller from its position on, for a limited time. Fails with WrongRecipientError for another
     cluster."""
 
     cluster: bytes
     replica: str
     """Name of the calling replica, used in the name of the hold."""
+    at_most: int = 0
+    """Highest position that the snapshot may have; 0 for any. Servers of a former version offer the newest one all the
+    same."""
 
 
 @attrs.frozen(kw_only=True)

@@ -26,14 +26,16 @@ from virtuallog.contract.errors import (
     RetryableError,
     StorageError,
     UnavailableError,
+    UnsupportedError,
     VirtualLogError,
 )
 from virtuallog.contract.ports import Clock, Services
-from virtuallog.contract.types import LogPosition, NodeId
+from virtuallog.contract.types import POSITION_MAX, LogPosition, NodeId
 from virtuallog.runtime import log
 from virtuallog_database.engines.core.keys import read_cursor
 from virtuallog_database.engines.stack import KNOWN
 from virtuallog_database.engines.view_tracking import ViewTrackingEngine
+from virtuallog_database.errors import NoPastStateError
 from virtuallog_database.ports import LocalStore, StoreDirectory
 from virtuallog_database.snapshots.compaction_source import newest_at
 from virtuallog_database.snapshots.compaction_store import CompactionStore
@@ -99,19 +101,24 @@ class Restorer:
                 self.waiting_for = ""
                 return store
             await store.close()
-            await self._restore()
+            await self.restore()
 
     async def _lacks_something(self, store: LocalStore) -> bool:
         """True if the log has been trimmed past the store's cursor."""
         try:
             cursor = read_cursor(store)
-            return await self._until_known() > cursor
+            return await self.known_trim_point() > cursor
         except BaseException:  # includes cancellation
             await store.close()
             raise
 
-    async def _restore(self) -> None:
-        """Install a snapshot from which the log can be played on."""
+    async def restore(self) -> None:
+        """Install the newest snapshot from which the log can be played on, in the store's stead, which is closed. Waits as
+        `open_store` does.
+
+        Raises:
+            CorruptionError, StorageError: the disk failed here.
+        """
         began = self.clock.monotonic()
         pause, longest = PAUSE_SECONDS
         while True:
@@ -152,42 +159,70 @@ class Restorer:
             await self.directory.staging.clear()
             raise UnavailableError(f"the snapshot of {source} is damaged: {error}") from error
 
-    async def newest_offer(self, trim_point: LogPosition) -> SnapshotSource:
+    async def newest_offer(self, trim_point: LogPosition, at_most: LogPosition | None = None) -> SnapshotSource:
         """Newest offer from which the log can be played on. Of two equal ones the first peer's,
-        which is nearer than a compaction."""
+        which is nearer than a compaction.
+
+        Args:
+            trim_point: first position of the log that can be read.
+            at_most: highest position of the offer. None for any.
+
+        Raises:
+            NoPastStateError: all peers have answered, and none has one that is old enough.
+            UnavailableError: there is no such offer.
+        """
         peers = list(self.peers())
-        askers: list[Callable[[], Awaitable[SnapshotSource | None]]] = [partial(self._ask_peer, peer) for peer in peers]
+        askers: list[Callable[[], Awaitable[SnapshotSource | None]]] = [
+            partial(self._ask_peer, peer, at_most or 0) for peer in peers
+        ]
         askers += [partial(self._look_at, place) for place in self.places]
         offers: list[SnapshotSource | None] = [None] * len(askers)
-        reasons = [""] * len(offers)
+        reasons: list[VirtualLogError | None] = [None] * len(offers)
         async with trio.open_nursery() as nursery:
             for number, asker in enumerate(askers):
                 nursery.start_soon(self._ask, asker, number, offers, reasons)
-        usable = [offer for offer in offers if offer is not None and 0 < offer.offer.position >= trim_point]
+        newest = POSITION_MAX if at_most is None else at_most
+        usable = [each for each in offers if each is not None and max(1, trim_point) <= each.offer.position <= newest]
         if not usable:
-            told = "; ".join(reason for reason in reasons if reason) or "they have none"
+            told = "; ".join(str(reason) for reason in reasons if reason is not None) or "they have none"
+            if at_most is not None and not any(isinstance(reason, RetryableError) for reason in reasons):
+                reason = f"the log begins at {trim_point}, and no server keeps a snapshot from there up to {at_most}"
+                raise NoPastStateError(at_most, f"{reason} ({told})")
             who = "neither a peer nor a place for compactions offers" if self.places else "no peer offers"
             raise UnavailableError(f"{who} a snapshot at or past {trim_point}, where the log begins ({told})")
         return max(usable, key=lambda source: (source.name not in self._distrusted, source.offer.position))
+
+    async def known_trim_point(self) -> LogPosition:
+        """First position of the log; waits for as long as it cannot be learnt."""
+        pause, longest = PAUSE_SECONDS
+        while True:
+            try:
+                return await self._find_trim_point()
+            except RetryableError as error:
+                self._failed(error)
+            await self.clock.sleep(pause * self.random.uniform(0.5, 1.0))
+            pause = min(2 * pause, longest)
 
     async def _ask(
         self,
         who: Callable[[], Awaitable[SnapshotSource | None]],
         number: int,
         offers: list[SnapshotSource | None],
-        reasons: list[str],
+        reasons: list[VirtualLogError | None],
     ) -> None:
         try:
             offers[number] = await who()
         except VirtualLogError as error:
-            reasons[number] = str(error)
+            reasons[number] = error
 
-    async def _ask_peer(self, peer: NodeId) -> SnapshotSource:
-        request = GetSnapshot(cluster=self.cluster, replica=self.replica)
+    async def _ask_peer(self, peer: NodeId, at_most: int) -> SnapshotSource:
+        request = GetSnapshot(cluster=self.cluster, replica=self.replica, at_most=at_most)
         try:
             offer = await self.services.call(peer, request, OFFER_SECONDS)
-        except VirtualLogError as error:
+        except RetryableError as error:
             raise UnavailableError(f"node {peer}: {error}") from error
+        except VirtualLogError as error:  # it runs no replica, or its log was trimmed past the snapshot
+            raise UnsupportedError(f"node {peer}: {error}") from error
         return PeerSource(
             services=self.services,
             peer=peer,
@@ -199,17 +234,6 @@ class Restorer:
 
     async def _look_at(self, place: CompactionStore) -> SnapshotSource | None:
         return await newest_at(place, self.cluster, self.known, self.clock, self.meter.restore_bytes)
-
-    async def _until_known(self) -> LogPosition:
-        """First position of the log; waits until it can be learnt."""
-        pause, longest = PAUSE_SECONDS
-        while True:
-            try:
-                return await self._find_trim_point()
-            except RetryableError as error:
-                self._failed(error)
-            await self.clock.sleep(pause * self.random.uniform(0.5, 1.0))
-            pause = min(2 * pause, longest)
 
     async def _find_trim_point(self) -> LogPosition:
         """First position of the log. Any failure becomes an UnavailableError: it says nothing about this

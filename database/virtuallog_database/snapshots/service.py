@@ -1,4 +1,4 @@
-"""Serves the newest snapshot of this replica to peers, piece by piece.
+"""Serves the snapshots of this replica to peers, piece by piece.
 
 A peer that is offered a snapshot needs the log from its position on, and is in no view yet. So the
 log is held first (a hold is an entry in the state, with an end), then the offer is made. While the
@@ -89,7 +89,7 @@ class SnapshotService:
             self._serving -= 1
 
     async def _offer(self, request: GetSnapshot) -> SnapshotOffer:
-        position = self._snapshots.newest
+        position = await self._snapshots.newest_up_to(request.at_most) if request.at_most else self._snapshots.newest
         if position == NONE:
             return SnapshotOffer(position=NONE, files=())
         self._snapshots.reading(position)

@@ -23,6 +23,7 @@ struct Piece {
 struct GetSnapshot {
   cluster @0 :Data;
   replica @1 :Text;
+  atMost @2 :UInt64;
 }
 
 struct ReadPiece {

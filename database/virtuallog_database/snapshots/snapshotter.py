@@ -88,6 +88,10 @@ class Snapshotter:
         """Position of the newest durable snapshot: everything below is in it. 0 if there is none."""
         return self._schedule.newest
 
+    async def newest_up_to(self, position: int) -> LogPosition:
+        """Position of the newest kept snapshot that is not past this one. 0 if there is none."""
+        return max((each for each in await positions(self.checkpoints) if each <= position), default=NONE)
+
     async def run(self, replica: AppliedProgress) -> None:
         """Take a snapshot whenever one is due, for ever. While the disk is full none is taken, and
         the log grows.

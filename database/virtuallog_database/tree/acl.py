@@ -148,6 +148,11 @@ def masked(acl: tuple[Acl, ...]) -> tuple[Acl, ...]:
     )
 
 
+def permission_letters(permissions: int) -> str:
+    """Permissions by ZooKeeper's letters, in its order; "none" without any."""
+    return "".join(letter for place, letter in enumerate("rwcda") if permissions & 1 << place) or "none"
+
+
 _VALID: Final[Mapping[str, Callable[[str], bool]]] = {
     "world": lambda id_: id_ == "anyone",
     "ip": is_network,

@@ -10,7 +10,7 @@ import attrs
 
 from virtuallog.contract.errors import CorruptionError
 from virtuallog_database.engines.core.enabled_engines import BOUNDS, is_enabled, key_of
-from virtuallog_database.ports import StoreReader
+from virtuallog_database.ports import RecordReader
 from virtuallog_database.transaction import StoreTransaction
 from virtuallog_database.tree import acl, bounds, commands, keys, paths
 from virtuallog_database.tree.acl_codec import decode_acl, encode_acl
@@ -44,24 +44,24 @@ _BOUNDS_SWITCH: Final = key_of(BOUNDS)
 _READ_ONLY_ACL: Final = (Acl(acl.READ, "world", "anyone"),)
 
 
-def find_znode(reading: StoreReader, path: str) -> Znode | None:
+def find_znode(reading: RecordReader, path: str) -> Znode | None:
     blob = reading.get(keys.znode(path))
     return None if blob is None else decode_znode(blob)
 
 
-def find_acl(reading: StoreReader, path: str, znode: Znode) -> tuple[Acl, ...]:
+def find_acl(reading: RecordReader, path: str, znode: Znode) -> tuple[Acl, ...]:
     """ACL of this znode, from its own record or from a separate one."""
     return decode_acl(_acl_record(reading, path)) if isinstance(znode.acl, SeparateRecord) else znode.acl
 
 
-def _acl_record(reading: StoreReader, path: str) -> bytes:
+def _acl_record(reading: RecordReader, path: str) -> bytes:
     blob = reading.get(keys.acl(path))
     if blob is None:
         raise CorruptionError(f"the ACL of {path} is gone")
     return blob
 
 
-def find_data(reading: StoreReader, path: str, znode: Znode) -> bytes | None:
+def find_data(reading: RecordReader, path: str, znode: Znode) -> bytes | None:
     """Data of this znode, from its own record or from a separate one."""
     if not isinstance(znode.data, SeparateRecord):
         return znode.data
@@ -71,7 +71,7 @@ def find_data(reading: StoreReader, path: str, znode: Znode) -> bytes | None:
     return blob
 
 
-def find_session(reading: StoreReader, session: int) -> SessionRecord | None:
+def find_session(reading: RecordReader, session: int) -> SessionRecord | None:
     blob = reading.get(keys.session(session))
     return None if blob is None else decode_session(blob)
 

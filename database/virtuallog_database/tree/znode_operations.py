@@ -25,7 +25,7 @@ from virtuallog_database.tree.execution import Execution
 from virtuallog_database.tree.records import Znode, ZnodeKind, signed
 from virtuallog_database.tree.results import ChangeKind, Created, Error, RefusedError, Stat
 
-_KINDS: Final = {
+KINDS: Final = {
     Mode.PERSISTENT: ZnodeKind.PERSISTENT,
     Mode.EPHEMERAL: ZnodeKind.EPHEMERAL,
     Mode.PERSISTENT_SEQUENTIAL: ZnodeKind.PERSISTENT,
@@ -34,6 +34,7 @@ _KINDS: Final = {
     Mode.TTL: ZnodeKind.TTL,
     Mode.TTL_SEQUENTIAL: ZnodeKind.TTL,
 }
+"""Mode of a created znode -> its kind."""
 _SEQUENTIAL: Final = frozenset({Mode.PERSISTENT_SEQUENTIAL, Mode.EPHEMERAL_SEQUENTIAL, Mode.TTL_SEQUENTIAL})
 
 
@@ -72,7 +73,7 @@ def create(execution: Execution, operation: Create) -> Created:
 def _kind_and_owner(execution: Execution, operation: Create) -> tuple[ZnodeKind, int]:
     """Kind and owner of the new znode, from its flags. Raises RefusedError: BAD_ARGUMENTS."""
     mode = operation.mode
-    kind = _KINDS.get(mode)  # type: ignore[call-overload]
+    kind = KINDS.get(mode)  # type: ignore[call-overload]
     has_ttl = 0 < operation.ttl_ms <= TTL_MS_MAX
     is_unowned = kind is ZnodeKind.EPHEMERAL and not execution.origin.session
     if kind is None or has_ttl != (kind is ZnodeKind.TTL) or (operation.ttl_ms and not has_ttl) or is_unowned:

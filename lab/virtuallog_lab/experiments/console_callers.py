@@ -3,9 +3,9 @@
     python -m virtuallog_lab.experiments.console_callers tails https://127.0.0.1:8443 --count 100 --identity CERTIFICATE KEY AUTHORITY
     python -m virtuallog_lab.experiments.console_callers scan https://127.0.0.1:8443 --rate 100
 
-Each reads lines from its standard input until that ends. On `begin` it calls, and says `under way` once it does; on `end` it closes all of its
-connections and prints its counts as one JSON object. With `--idle` it has SCHED_IDLE: callers have
-machines of their own, and here they take the time that is left over. So a figure is that of the console.
+Each reads lines from its standard input until that ends. On `begin` it calls, and says `under way` once it does; on `count` it prints its counts
+as one JSON object; on `end` it closes all of its connections, and prints its counts, too. With `--idle` it has SCHED_IDLE: callers have
+machines of their own, and here they take the time that is left over.
 """
 
 from __future__ import annotations
@@ -79,10 +79,11 @@ class ConsoleAddress:
 
 @attrs.define(eq=False)
 class TailReaders:
-    """Readers of `GET /v1/tail`, which count what comes."""
+    """Readers of `GET /v1/tail?latest=true`, which count what comes."""
 
     console: ConsoleAddress
     counted: Counter[str] = attrs.field(factory=Counter)
+    _line_ends: int = attrs.field(default=0, init=False)
 
     async def run(self, count: int, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Read so many tails until cancelled. A tail that ends is opened again where it ended, as a browser does. Started once all
@@ -97,14 +98,18 @@ class TailReaders:
         told, last = False, b""
         while True:
             async with await self.console.connect() as stream:
-                await stream.send_all(b"GET /v1/tail HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: %b\r\n\r\n" % last)
+                await stream.send_all(
+                    b"GET /v1/tail?latest=true HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: %b\r\n\r\n" % last
+                )
                 while part := await stream.receive_some(READ_BYTES):
                     if not told:
                         told = True
                         task_status.started()
-                    self.counted["chunks"] += 1
+                    self.counted["reads"] += 1
                     self.counted["bytes"] += len(part)
                     self.counted["events"] += part.count(b"\nid: ")
+                    self._line_ends += part.count(b"\r\n")
+                    self.counted["sends"] = self._line_ends // 2  # each is a chunk of the body: its size, and its bytes
             self.counted["ended"] += 1
 
 
@@ -206,6 +211,11 @@ def client_hello() -> bytes:
     return sent.read()
 
 
+def be_idle() -> None:
+    """Take idle processor time alone, from now on."""
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
 async def _obey(make: Callable[[], TailReaders | PortScanner], amount: int) -> None:
     """Call from each line `begin` of the standard input to the next line."""
     while await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True):
@@ -213,7 +223,8 @@ async def _obey(make: Callable[[], TailReaders | PortScanner], amount: int) -> N
         async with trio.open_nursery() as nursery:
             await nursery.start(caller.run, amount)
             click.echo("under way")
-            await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+            while await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True) == "count\n":
+                click.echo(json.dumps(caller.counted))
             nursery.cancel_scope.cancel()
         click.echo(json.dumps(caller.counted))
 
@@ -223,7 +234,7 @@ async def _obey(make: Callable[[], TailReaders | PortScanner], amount: int) -> N
 def main(*, idle: bool) -> None:
     """Call a console at each line `begin` of the standard input, until the line `end`."""
     if idle:
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        be_idle()
 
 
 @main.command()

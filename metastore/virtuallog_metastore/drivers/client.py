@@ -16,12 +16,22 @@ from typing import Final
 import attrs
 
 from virtuallog.contract.crash_points import CrashPoint
-from virtuallog.contract.errors import ChainConflictError, CorruptionError, UnavailableError
+from virtuallog.contract.errors import ChainConflictError, CorruptionError, ForbiddenError, UnavailableError
 from virtuallog.contract.ports import Clock, Environment, NodeEnvironment, Services
 from virtuallog.contract.types import NodeId
 from virtuallog_metastore.core.dissemination import Dissemination
 from virtuallog_metastore.core.proposer import Proposer
-from virtuallog_metastore.core.rounds import Chosen, Found, HalfAccepted, Known, Outcome, Preempted, Unreachable, Vacant
+from virtuallog_metastore.core.rounds import (
+    Chosen,
+    Found,
+    HalfAccepted,
+    Known,
+    Outcome,
+    Preempted,
+    Round,
+    Unreachable,
+    Vacant,
+)
 from virtuallog_metastore.core.survey import Survey
 from virtuallog_metastore.core.validation import check_proposal
 from virtuallog_metastore.drivers.round_driver import run_round
@@ -241,7 +251,7 @@ class PaxosMetaStore:
                     continue
                 # Its proposer has had time and may be dead. Without finishing it a later read could
                 # miss what an earlier one saw.
-                outcome, looks = await self._propose(known, None, outcome.promised.round + 1), 0
+                outcome, looks = await self._finish(known, outcome.promised.round + 1), 0
             if isinstance(outcome, Vacant) and known is not None:
                 self._established = max(self._established, known.version)
                 if known is self._known:
@@ -297,7 +307,7 @@ class PaxosMetaStore:
 
     async def _survey(self, known: Decision | None) -> Outcome:
         members = self._seeds if known is None else known.members
-        return await run_round(self._services, Survey(known, members))
+        return await self._read(Survey(known, members))
 
     async def _ask_seeds(self) -> Outcome:
         """Ask the seeds for a newer decision: the newest known members may have been replaced long
@@ -306,9 +316,22 @@ class PaxosMetaStore:
         if known is None:
             return Unreachable()  # they were asked
         others = tuple(node for node in self._seeds if node not in known.members)
-        return await run_round(self._services, Survey(known, (), others)) if others else Unreachable()
+        return await self._read(Survey(known, (), others)) if others else Unreachable()
 
-    async def _propose(self, known: Decision, own: Proposal | None, round_: int) -> Outcome:
+    async def _finish(self, known: Decision, round_: int) -> Outcome:
+        """Finish a half-accepted version on behalf of a read."""
+        self._note_round(known, round_)
+        return await self._read(Proposer(known, self._ballot(round_), None))
+
+    async def _read(self, round_: Round) -> Outcome:
+        """Run a round of a read. A client that may not teach or finish what it meets leaves that to others, and looks again: nodes
+        read the register about once a second."""
+        try:
+            return await run_round(self._services, round_)
+        except ForbiddenError as error:
+            return Unreachable(f"left to the nodes: {error}")
+
+    async def _propose(self, known: Decision, own: Proposal, round_: int) -> Outcome:
         self._note_round(known, round_)
         return await run_round(self._services, Proposer(known, self._ballot(round_), own))
 
@@ -322,7 +345,7 @@ class PaxosMetaStore:
         """Make the newest decision known to the members that made it and those that decide next."""
         decision = self._known
         assert decision is not None
-        outcome = await run_round(self._services, Dissemination(decision, self._former))
+        outcome = await self._read(Dissemination(decision, self._former))
         if isinstance(outcome, Known):
             self._established = max(self._established, decision.version)
         return outcome

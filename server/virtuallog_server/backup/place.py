@@ -7,7 +7,7 @@ a run was killed, or is not finished.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -21,8 +21,12 @@ from virtuallog_loglets.archive.drivers.files import Directory, OpenDirectory
 from virtuallog_loglets.archive.restored_origin import ARCHIVES
 from virtuallog_server.backup.core import manifest as manifests
 from virtuallog_server.backup.core.manifest import BackupManifest, SavedRange
+from virtuallog_server.backup.state_files import check_sizes
 
-_RANGE: Final = re.compile(r"([0-9a-f]{32})-(\d{20})-(\d{20})-backup", re.ASCII)
+_RANGE: Final = re.compile(r"([0-9a-f]{32})-(\d{20})-(\d{20})-backup-(\d{10})", re.ASCII)
+
+RangeId: TypeAlias = tuple[int, int, int]
+"""Start and stop of a range, and the number of the run that has written it."""
 
 
 @attrs.frozen
@@ -91,21 +95,27 @@ class BackupPlace:
         name, blob = manifests.name_of(manifest.number), manifest.encode()
         await self._files.write(name, blob, replace=False)
         if await self._files.read(name) != blob:
-            raise UnavailableError(f"{name} at {self.url} is that of another run: one at a time may back up there")
+            raise self.taken(manifest.number)
 
-    async def ranges(self, cluster: str) -> list[tuple[int, int]]:
-        """Ranges of this cluster, as (start, stop), whole or not."""
+    def taken(self, number: int) -> UnavailableError:
+        """Error of a run whose number another run has taken."""
+        name = manifests.name_of(number)
+        return UnavailableError(f"{name} at {self.url} is that of another run: one at a time may back up there")
+
+    async def ranges(self, cluster: str) -> list[RangeId]:
+        """Ranges of this cluster, whole or not."""
         matches = (_RANGE.fullmatch(name) for name in await self.open_files(join(self.url, ARCHIVES)).directories())
-        return [(int(found[2]), int(found[3])) for found in matches if found is not None and found[1] == cluster]
+        mine = (found for found in matches if found is not None and found[1] == cluster)
+        return [(int(found[2]), int(found[3]), int(found[4])) for found in mine]
 
-    def range_files(self, cluster: str, start: int, stop: int) -> Directory:
+    def range_files(self, cluster: str, start: int, stop: int, number: int) -> Directory:
         """Files of one range."""
-        return self.open_files(join(join(self.url, ARCHIVES), backup_directory_of(cluster, start, stop)))
+        return self.open_files(join(join(self.url, ARCHIVES), _directory_of(cluster, start, stop, number)))
 
     def config_of(self, cluster: str, saved: SavedRange) -> ArchiveConfig:
         """Config of the archive that a range is."""
         return ArchiveConfig(
-            url=join(self.url, ARCHIVES), directory=backup_directory_of(cluster, saved.start, saved.stop),
+            url=join(self.url, ARCHIVES), directory=_directory_of(cluster, saved.start, saved.stop, saved.number),
             start=saved.start, stop=saved.stop, manifest=saved.checksum, cluster=cluster,
         )  # fmt: skip
 
@@ -119,24 +129,41 @@ class BackupPlace:
         assert state is not None
         blob = await self.state_blob(manifest.cluster, state.position)
         if blob is None or checksum(blob) != state.checksum:
+            name = join(join(self.url, DIRECTORY), manifest_name(bytes.fromhex(manifest.cluster), state.position))
             found = "missing" if blob is None else "not what its checksum says"
-            raise CorruptionError(f"the state at {state.position} of backup {manifest.number} is {found}")
+            raise CorruptionError(f"{name}, the state of backup {manifest.number}, is {found}")
         return decode_compaction_untrusted(blob)
 
     async def state_blob(self, cluster: str, position: int) -> bytes | None:
         """Manifest of a saved state. None if there is none at this position."""
         return await self.open_files(join(self.url, DIRECTORY)).read(manifest_name(bytes.fromhex(cluster), position))
 
-    async def remove_orphans(self, cluster: str) -> list[tuple[int, int]]:
-        """Remove ranges of this cluster that no backup names; returns them. Errors as `read`: a damaged manifest may
-        name any, and nothing is removed then."""
-        named = set[tuple[int, int]]()
+    async def check_present(self, manifest: BackupManifest) -> None:
+        """Check that all that a backup names is there, by a few requests; not what is in it.
+
+        Raises:
+            CorruptionError: something is missing; says what.
+        """
+        if manifest.state is not None:
+            await check_sizes(self.states, await self.read_state(manifest))
+        present = await self.ranges(manifest.cluster)
+        for each in manifest.ranges:
+            if (each.start, each.stop, each.number) not in present:
+                raise CorruptionError(f"{self.config_of(manifest.cluster, each).location} is missing")
+
+    async def remove_orphans(self, cluster: str, number: int) -> list[RangeId]:
+        """Remove ranges of this cluster, by runs up to this number, that no backup names; returns them. The backup with
+        this number is there, so no other run with it, or with a lower one, ends any more.
+
+        Errors as `read`: a damaged manifest may name any, and nothing is removed then.
+        """
+        named = set[RangeId]()
         for manifest in await self.newest_of_each_base():
             if manifest.cluster == cluster:
-                named |= {(each.start, each.stop) for each in manifest.ranges}
-        orphans = [each for each in await self.ranges(cluster) if each not in named]
-        for start, stop in orphans:
-            files = self.range_files(cluster, start, stop)
+                named |= {(each.start, each.stop, each.number) for each in manifest.ranges}
+        orphans = [each for each in await self.ranges(cluster) if each not in named and each[2] <= number]
+        for orphan in orphans:
+            files = self.range_files(cluster, *orphan)
             for name in await files.list():
                 await files.delete(name)
         return orphans
@@ -144,3 +171,7 @@ class BackupPlace:
     @property
     def _files(self) -> Directory:
         return self.open_files(self.url)
+
+
+def _directory_of(cluster: str, start: int, stop: int, number: int) -> str:
+    return f"{backup_directory_of(cluster, start, stop)}-{number:010d}"

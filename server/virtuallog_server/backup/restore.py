@@ -21,7 +21,8 @@ from typing import Any, Final
 
 import attrs
 
-from virtuallog.contract.errors import InvalidSettingError
+from virtuallog.contract.crash_points import CrashPoint
+from virtuallog.contract.errors import CorruptionError, InvalidSettingError, MalformedError
 from virtuallog.contract.ports import Clock
 from virtuallog.contract.register import ClusterId
 from virtuallog.contract.types import LogPosition
@@ -47,6 +48,10 @@ from virtuallog_server.backup.place import BackupPlace
 from virtuallog_server.backup.saved_log import JoinedLog, find_saved_time, saved_parts
 from virtuallog_server.backup.scratch_store import check_digests, open_saved_state, scratch_directory
 from virtuallog_server.backup.state_files import upload_inherited
+
+_PLANNED: Final = CrashPoint("backup: a restore is decided, nothing is restored")
+_MADE: Final = CrashPoint("backup: a state or a history is restored, no cluster can begin with it")
+_READY: Final = CrashPoint("backup: a restored cluster can begin, the caller has no result")
 
 _CLUSTER_BYTES: Final = 16
 _SESSIONS_AT_ONCE: Final = 512
@@ -125,6 +130,7 @@ async def find_backup(place: BackupPlace, wanted: BackupRequest) -> BackupManife
 
     Raises:
         InvalidSettingError: there is none; says what the place has.
+        InvalidSettingError: backups of several clusters are there, and only one of the former reaches there.
         CorruptionError, MalformedError: the manifest of a newer one is damaged: name an older one by its number.
     """
     reach = list[str]()
@@ -134,15 +140,31 @@ async def find_backup(place: BackupPlace, wanted: BackupRequest) -> BackupManife
             return manifest
         reach.append(_reach(manifest))
     else:
-        found = await place.newest()
-        while found is not None:
+        found = newest = await _newest(place)
+        while found is not None and newest is not None:
             if covers(found, wanted.position, wanted.time_ms):
-                return found
+                return _of_one_cluster(found, newest)
             reach.append(_reach(found))
-            found = await place.newest(found.base)
+            found = await _newest(place, found.base)
     if not reach:
         raise InvalidSettingError("from", f"there are no backups at {place.url}")
     raise InvalidSettingError("at", f"no backup reaches there; {'; '.join(reach[:10])}")
+
+
+async def _newest(place: BackupPlace, below: int | None = None) -> BackupManifest | None:
+    try:
+        return await place.newest(below)
+    except (CorruptionError, MalformedError) as error:
+        raise type(error)(f"{error}; an older backup can be named by its number") from error
+
+
+def _of_one_cluster(found: BackupManifest, newest: BackupManifest) -> BackupManifest:
+    if found.cluster != newest.cluster:
+        reason = (
+            f"backup {found.number} reaches there, of cluster {found.cluster}; but the newest is of {newest.cluster}"
+        )
+        raise InvalidSettingError("number", f"{reason}: name one by its number")
+    return found
 
 
 def _reach(manifest: BackupManifest) -> str:
@@ -190,16 +212,19 @@ class _Restore:
         if plan is None:
             manifest = await find_backup(self._place, wanted)
             plan = await write_plan(files, await self._decide(manifest))
+            _PLANNED.reached()
         else:
             here = attrs.evolve(wanted, position=plan.position, time_ms=None)
             manifest = await find_backup(self._place, here)
         plan.check(wanted.into, wanted.asked, bytes.fromhex(manifest.cluster))
         state = await self._restore_state(plan, manifest) if plan.state else None
         history = await self._copy(plan, manifest) if plan.since is not None else None
+        _MADE.reached()
         origin = origins.Origin(
             cluster=plan.cluster, position=plan.position, history=() if history is None else (history.config,)
         )  # fmt: skip
         await files.write(origins.NAME, origin.encode())
+        _READY.reached()
         return RestoredCluster(
             backup=manifest, cluster=plan.cluster, position=plan.position, state=state, history=history,
             digests=self._digests, sessions=self._sessions,

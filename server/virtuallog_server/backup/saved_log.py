@@ -25,10 +25,13 @@ class LiveLog:
     """The log itself, as a source of ranges."""
 
     log: VirtualLog
+    read_bytes: int = READ_BYTES
+    """Approximate bytes of one read."""
 
     async def read(self, start: int, stop: int) -> Sequence[Placed]:
         """See `VirtualLog.read`; retries."""
-        return await read_with_retry(self.log, LogPosition(start), LogPosition(stop), READ_BYTES, RETRY_LIMIT_SECONDS)
+        first, last = LogPosition(start), LogPosition(stop)
+        return await read_with_retry(self.log, first, last, self.read_bytes, RETRY_LIMIT_SECONDS)
 
 
 @attrs.frozen

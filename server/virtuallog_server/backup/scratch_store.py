@@ -1,4 +1,4 @@
-"""Scratch stores: states of a database in private directories, made from a backup or from a server."""
+"""Scratch stores: states of a database in private directories, made from a backup."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 
 import trio
 
-from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.contract.errors import CorruptionError, UnavailableError
 from virtuallog.contract.metrics import Counter
 from virtuallog.contract.ports import Clock
@@ -20,11 +19,10 @@ from virtuallog_database.rocks.directory import RocksDirectory, open_store_direc
 from virtuallog_database.snapshots.compaction_manifest import Manifest
 from virtuallog_database.snapshots.compaction_source import CompactionSource
 from virtuallog_database.snapshots.compaction_store import CompactionStore
-from virtuallog_database.snapshots.metrics import SnapshotMetrics
 from virtuallog_database.snapshots.played_store import install
-from virtuallog_database.snapshots.restorer import Restorer
 from virtuallog_server.backup.core.manifest import BackupManifest
 from virtuallog_server.backup.place import BackupPlace
+from virtuallog_server.backup.state_files import check_files, check_sizes
 
 
 @asynccontextmanager
@@ -60,51 +58,18 @@ async def install_state(directory: RocksDirectory, place: CompactionStore, state
 
     Raises:
         BinaryTooOldError: it uses an engine that this program does not know.
-        CorruptionError: a file is damaged or missing.
+        CorruptionError: a file is damaged or missing; says which.
+        UnavailableError: the place does not answer.
         VirtualLogError: as `Files`, and of the disk.
     """
     state.check(state.cluster, KNOWN)
+    await check_sizes(place, state)
     fetched = Counter("backup_fetched_bytes", "Bytes of states.")
     try:
         await install(directory, CompactionSource(place=place, manifest=state, clock=clock, fetched=fetched))
-    except UnavailableError as error:
-        raise CorruptionError(f"the state at {state.position}: {error}") from error
-
-
-async def open_newest_snapshot(directory: RocksDirectory, log: VirtualLog, name: str) -> LocalStore:
-    """Open a store with the newest snapshot of any server. An empty one if no server has one and the log has its
-    beginning.
-
-    Args:
-        directory: directory of the store, which is closed. Its content is replaced.
-        log: log of the cluster; its services must know `SNAPSHOTS`.
-        name: name of the caller, for which the server holds the log for a while.
-
-    Raises:
-        UnavailableError: the log was trimmed, and no server gave a snapshot.
-        VirtualLogError: of the disk.
-    """
-    environment, register = log.view.environment, await log.view.current()
-    restorer = Restorer(
-        directory=directory,
-        services=environment.services,
-        clock=environment.clock,
-        random=environment.random,
-        cluster=register.cluster,
-        replica=name,
-        peers=lambda: sorted(register.nodes),
-        trim_point=log.find_trim_point,
-        meter=SnapshotMetrics(),
-    )
-    trim_point = await log.find_trim_point()
-    try:
-        source = await restorer.newest_offer(trim_point)
     except UnavailableError:
-        if trim_point > 0:
-            raise
-    else:
-        await install(directory, source)
-    return await directory.open()
+        await check_files(place, state)  # a fetch does not tell a file that is damaged from a place that is slow
+        raise
 
 
 def check_digests(state: StoreReader, manifest: BackupManifest) -> None:

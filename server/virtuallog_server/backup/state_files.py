@@ -26,6 +26,7 @@ from virtuallog_database.ports import CheckpointFile, LocalStore, StoreDirectory
 from virtuallog_database.rocks.tables import assemble, split_pairs, write_table
 from virtuallog_database.snapshots.compaction_manifest import Manifest, StoreFile
 from virtuallog_database.snapshots.compaction_store import CompactionStore
+from virtuallog_loglets.archive.config import join
 
 TABLE_BYTES: Final = 16 << 20
 """Bytes of keys and values in one table of a made store: as in files of other stores."""
@@ -125,13 +126,27 @@ async def check_files(place: CompactionStore, manifest: Manifest) -> None:
     """Read every file of a state.
 
     Raises:
-        CorruptionError: one is damaged.
-        UnavailableError: one is missing.
+        CorruptionError: one is damaged or missing; says which.
+        VirtualLogError: as `Files`.
     """
+    files = place.files(manifest.cluster, manifest.position)
     for each in manifest.store:
-        content = await place.read_file(manifest, each.stored, 0, each.file.size + 1)
-        if (len(content), crc32c(content)) != (each.file.size, each.file.checksum):
-            raise CorruptionError(f"{each.stored} of the state at {manifest.position} is not what its checksum says")
+        content = await files.read_range(each.stored, 0, each.file.size + 1)
+        if content is None or (len(content), crc32c(content)) != (each.file.size, each.file.checksum):
+            raise _unusable(place, manifest, each, "missing" if content is None else "not what its checksum says")
+
+
+async def check_sizes(place: CompactionStore, manifest: Manifest) -> None:
+    """Check that every file of a state is there, by one request. Errors as `check_files`."""
+    found = await place.files(manifest.cluster, manifest.position).list()
+    for each in manifest.store:
+        if found.get(each.stored) != each.file.size:
+            raise _unusable(place, manifest, each, "not as long as it was" if each.stored in found else "missing")
+
+
+def _unusable(place: CompactionStore, manifest: Manifest, file: StoreFile, what: str) -> CorruptionError:
+    url = join(place.location(manifest.cluster, manifest.position), file.stored)
+    return CorruptionError(f"{url}, of the state at {manifest.position}, is {what}")
 
 
 async def _publish(
@@ -153,12 +168,14 @@ async def _publish(
         tables=(),
         writer=f"virtuallog {version('virtuallog')}",
     )
-    await check_files(place, manifest)
+    if described.position not in await place.positions(described.cluster):
+        await check_files(place, manifest)
     published = await place.publish(manifest)
     if published.digests != manifest.digests:
         raise CorruptionError(f"another state at {manifest.position} is at {place.url} already")
-    if published != manifest:
-        await check_files(place, published)  # those of a former run, or of a faster one
+    await check_files(
+        place, published
+    )  # that of a former run, or of a faster one, which has removed the files of this one
     await _remove_others(place, published)
     return published
 

@@ -18,6 +18,7 @@ from virtuallog.contract.ports import Clock
 from virtuallog.contract.types import LogPosition
 from virtuallog_database.engines.core.state_digests import differences, state_digest_of
 from virtuallog_database.snapshots.compaction_store import CompactionStore
+from virtuallog_loglets.archive.config import join
 from virtuallog_loglets.archive.core import manifest as archive_manifests
 from virtuallog_loglets.archive.creation.executor import SerialExecutor
 from virtuallog_loglets.archive.creation.verification import ArchiveVerifier
@@ -89,10 +90,11 @@ async def verify_backup(
 async def _check_ranges(place: BackupPlace, manifest: BackupManifest, tell: BackupProgress) -> None:
     """Read every byte of the saved ranges. A replay checks what it decodes, which is less."""
     for saved in manifest.ranges:
-        files = place.range_files(manifest.cluster, saved.start, saved.stop)
+        files = place.range_files(manifest.cluster, saved.start, saved.stop, saved.number)
         blob = await files.read(archive_manifests.NAME)
         if blob is None:
-            raise CorruptionError(f"the range [{saved.start}, {saved.stop}) of backup {manifest.number} is missing")
+            url = join(place.config_of(manifest.cluster, saved).location, archive_manifests.NAME)
+            raise CorruptionError(f"{url} is missing")
         archive = archive_manifests.decode_untrusted(blob, saved.checksum)
         executor = SerialExecutor(None, files)
         await ArchiveVerifier(manifest=archive, files=files, executor=executor, tell=partial(tell, "reading")).run()

@@ -36,6 +36,7 @@ _MODULES: Final = {
     "registrar": ("registrar",),
     "schema": ("schema",),
     "state": ("state",),
+    "upgrade": ("upgrade",),
 }
 """Module of `virtuallog_server.cli.commands` -> the commands in it."""
 _OWN: Final = {

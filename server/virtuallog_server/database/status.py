@@ -28,6 +28,7 @@ def report(host: Host | None, service: ZooKeeperService | None) -> DatabaseStatu
     values: dict[str, Any] = {"state": (host.state if host is not None else HostState.OPENING).value}
     if life is not None:
         state, tracking = life.store, life.replica.stack.find(ViewTrackingEngine)
+        switches = enabled_engines.switches(state)
         values |= {
             "cursor": life.replica.cursor,
             "known_tail": max(life.replica.cursor, host.log.view.known_tail if host else 0),
@@ -43,7 +44,8 @@ def report(host: Host | None, service: ZooKeeperService | None) -> DatabaseStatu
                 for name, hold in view.holds(state).items()
             ),
             "engines": tuple(layer.name for layer in life.replica.stack.layers),
-            "disabled": tuple(name for name, is_on in enabled_engines.switches(state).items() if not is_on),
+            "disabled": tuple(name for name, is_on in switches.items() if not is_on),
+            "enabled": tuple(name for name, is_on in switches.items() if is_on),
         }
     if host is not None and host.waiting_for:
         values["waiting_for"] = host.waiting_for

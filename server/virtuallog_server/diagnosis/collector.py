@@ -7,10 +7,11 @@ slowest two of them, some seconds, for any number of silent nodes.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from random import Random
 
+import attrs
 import trio
 
 from virtuallog.admin.cluster_status import fetch_statuses
@@ -18,16 +19,17 @@ from virtuallog.admin.control import NodeStatus
 from virtuallog.client.cluster_file import ClusterFile
 from virtuallog.contract.chain import Segment
 from virtuallog.contract.diagnosis import Evidence
-from virtuallog.contract.errors import VirtualLogError
+from virtuallog.contract.errors import MalformedError, VirtualLogError
 from virtuallog.contract.metastore import MetaStoreProvider, SupportsRegisterDiagnosis
 from virtuallog.contract.ports import Environment, Outcome
-from virtuallog.contract.provider import LogletProvider, RequiresVersion, SupportsDiagnosis
+from virtuallog.contract.provider import LogletProvider, RequiresVersion, SupportsDiagnosis, servers_of
 from virtuallog.contract.register import NodeEntry, Register, decode_untrusted
 from virtuallog.contract.types import NodeId
 from virtuallog.contract.versions import FIRST
 from virtuallog.node_services import newest_register, open_services_to
 from virtuallog.plugins import all_interfaces
 from virtuallog.reconfiguration.chain_writer import ChainWriterSettings
+from virtuallog.reconfiguration.core.node_table import lost_copies
 from virtuallog.runtime.clock import SystemClock
 from virtuallog.runtime.nurseries import unwrapped_errors
 from virtuallog_database.control.wire import DATABASE
@@ -89,7 +91,9 @@ async def _segments(
     found: dict[int, SegmentFacts] = {}
 
     async def ask(index: int, segment: Segment) -> None:
-        found[index] = await _segment(segment, providers.get(segment.kind), environment)
+        provider = providers.get(segment.kind)
+        facts = await _segment(segment, provider, environment)
+        found[index] = attrs.evolve(facts, lost=_lost(register, segment, provider))
 
     async with trio.open_nursery() as nursery:
         for index, segment in enumerate(segments):
@@ -108,6 +112,13 @@ async def _segment(segment: Segment, provider: object, environment: Environment)
     return SegmentFacts(segment=segment, evidence=tuple(evidence))
 
 
+def _lost(register: Register, segment: Segment, provider: object) -> frozenset[NodeId]:
+    """Servers without a copy of the segment. Empty if its config cannot be read here."""
+    with suppress(MalformedError):
+        return lost_copies(register, segment, servers_of(provider, segment.config))
+    return frozenset()
+
+
 def _since(provider: object) -> int:
     return provider.since if isinstance(provider, RequiresVersion) else FIRST
 
@@ -122,6 +133,7 @@ def _node(node: NodeId, entry: NodeEntry, answer: Outcome[NodeStatus]) -> NodeFa
         boot=answer.boot,
         version=_version(answer),
         protocol=answer.protocol,
+        software=answer.software,
         roles=frozenset(answer.roles),
         failures=answer.failures,
         healing=answer.healing,

@@ -127,9 +127,9 @@ class LocalCluster:
         """Kill -9, all at once, and wait until they are dead."""
         await self._end([self.nodes[node] for node in nodes], signal.SIGKILL)
 
-    async def stop(self) -> None:
-        """End all nodes in order; kill what has not ended in time."""
-        await self._end(list(self.nodes.values()), signal.SIGTERM)
+    async def stop(self, *nodes: NodeId) -> None:
+        """End nodes in order, all if none is named; kill what has not ended in time."""
+        await self._end([self.nodes[node] for node in nodes or self.nodes], signal.SIGTERM)
 
     @property
     def running(self) -> list[LocalNode]:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from pyspark_virtuallog.command_line import spark_options
 from virtuallog_server.cli.common.options import POSITION, cluster_option, echo_json, json_option
-from virtuallog_server.cli.common.progress_bar import progress_bar
+from virtuallog_server.cli.common.progress_bar import progress_bar, teller
 
 if TYPE_CHECKING:
-    from pyspark_virtuallog.compact.compaction import Tell
     from virtuallog.client.cluster_file import ClusterFile
     from virtuallog_database.snapshots.compaction_manifest import Manifest
 
@@ -60,20 +59,8 @@ def compact(
         position=None if position is None else LogPosition(position),
     )
     with progress_bar() as bar, open_session("virtuallog compact", master=master, configuration=configuration) as spark:
-        manifest = run(spark, wanted, _teller(bar))
+        manifest = run(spark, wanted, teller(bar))
     _show(manifest, wanted.url, as_json)
-
-
-def _teller(bar: Any) -> Tell:
-    tasks: dict[str, Any] = {}
-
-    def tell(what: str, done: int, total: int) -> None:
-        if bar is not None:
-            if what not in tasks:
-                tasks[what] = bar.add_task(what)
-            bar.update(tasks[what], completed=done, total=total)
-
-    return tell
 
 
 def _show(manifest: Manifest, url: str, as_json: bool) -> None:

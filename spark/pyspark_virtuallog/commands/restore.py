@@ -8,19 +8,18 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from random import SystemRandom
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from pyspark_virtuallog.command_line import spark_options
 from virtuallog_server.cli.common.options import POSITION, echo_json, json_option
-from virtuallog_server.cli.common.progress_bar import progress_bar
+from virtuallog_server.cli.common.progress_bar import progress_bar, teller
 
 if TYPE_CHECKING:
     from pyspark_virtuallog.archive.tasks import Job
     from pyspark_virtuallog.restore.restoration import Restored
     from virtuallog.contract.ports import Clock
-    from virtuallog_loglets.archive.creation.copied_history import Tell
     from virtuallog_loglets.archive.creation.executor import ArchiveExecutor
     from virtuallog_loglets.archive.creation.segment_source import ReadableSegment
     from virtuallog_loglets.archive.drivers.files import Files
@@ -127,20 +126,8 @@ def restore(
             spark = stack.enter_context(open_session("virtuallog restore", master=master, configuration=configuration))
             return SparkExecutor(spark=spark, job=job, source=reading, files=files, clock=clock)
 
-        restored = trio.run(run, wanted, SystemRandom(), _teller(bar), executor_factory)
+        restored = trio.run(run, wanted, SystemRandom(), teller(bar), executor_factory)
     _show(restored, wanted.into, as_json)
-
-
-def _teller(bar: Any) -> Tell:
-    tasks: dict[str, Any] = {}
-
-    def tell(what: str, position: int) -> None:
-        if bar is not None:
-            if what not in tasks:
-                tasks[what] = bar.add_task(what, total=None)
-            bar.update(tasks[what], completed=position)
-
-    return tell
 
 
 def _show(restored: Restored, into: str, as_json: bool) -> None:

@@ -23,7 +23,6 @@ from pyspark_virtuallog.compact.chunks import Chunk, chain, chunks
 from pyspark_virtuallog.compact.cleanup import remove_chunks
 from pyspark_virtuallog.compact.replay import ChunkReplay
 from virtuallog.client.virtual_log import VirtualLog
-from virtuallog.contract.errors import UnavailableError
 from virtuallog.contract.metrics import Counter
 from virtuallog.contract.types import LogPosition
 from virtuallog_database.engines.core.keys import read_cursor
@@ -33,16 +32,12 @@ from virtuallog_database.rocks import RocksDirectory, open_store_directory
 from virtuallog_database.snapshots.compaction_manifest import Manifest
 from virtuallog_database.snapshots.compaction_source import CompactionSource
 from virtuallog_database.snapshots.compaction_store import CompactionStore
-from virtuallog_database.snapshots.metrics import SnapshotMetrics
-from virtuallog_database.snapshots.restorer import Restorer
-from virtuallog_database.snapshots.transfer import fetch
+from virtuallog_database.snapshots.played_store import install, install_newest_snapshot
 from virtuallog_loglets.archive.drivers.files import Files
 
 NAME: Final = "compaction"
 """Name of the hold that keeps the log for compactions, and of the replica name used to restore a
 snapshot for them."""
-RESTORE_SECONDS: Final = 600.0
-"""Timeout for a snapshot of a server: gigabytes over a network."""
 
 
 @attrs.define(eq=False)
@@ -119,9 +114,10 @@ async def _begin_anew(
     directory = await open_store_directory(path)
     try:
         if base is not None:
-            await _install(directory, place, base, log)
+            fetched, clock = Counter("compaction_fetched", "Bytes of the base."), log.view.environment.clock
+            await install(directory, CompactionSource(place=place, manifest=base, clock=clock, fetched=fetched))
         elif trim_point > 0:
-            await restore_snapshot(directory, log, NAME)
+            await install_newest_snapshot(directory, log, NAME)
         store = await directory.open()
         if base is None and trim_point > 0:
             await ChunkReplay(log, store, files).dump()
@@ -130,41 +126,3 @@ async def _begin_anew(
             await directory.close()
         raise
     return StartState(directory, store, base)
-
-
-async def _install(directory: RocksDirectory, place: CompactionStore, base: Manifest, log: VirtualLog) -> None:
-    fetched = Counter("compaction_fetched", "Bytes of the base.")
-    clock = log.view.environment.clock
-    await fetch(CompactionSource(place=place, manifest=base, clock=clock, fetched=fetched), directory.staging)
-    await directory.staging.install()
-
-
-async def restore_snapshot(directory: RocksDirectory, log: VirtualLog, name: str) -> None:
-    """Make the newest snapshot that any server has the store of a directory, whose store is closed.
-
-    Args:
-        directory: a private directory.
-        log: its services must know `SNAPSHOTS`.
-        name: name of the caller, for which the log is held for a while.
-
-    Raises:
-        UnavailableError: no server gave one in time.
-        VirtualLogError: of the disk.
-    """
-    environment, register = log.view.environment, await log.view.current()
-    restorer = Restorer(
-        directory=directory,
-        services=environment.services,
-        clock=environment.clock,
-        random=environment.random,
-        cluster=register.cluster,
-        replica=name,
-        peers=lambda: sorted(register.nodes),
-        trim_point=log.find_trim_point,
-        meter=SnapshotMetrics(),
-    )
-    with environment.clock.timeout(RESTORE_SECONDS) as scope:
-        store = await restorer.open_store()
-        await store.close()
-    if scope.cancelled_caught:
-        raise UnavailableError(restorer.waiting_for or "no snapshot came in time")

@@ -3,7 +3,7 @@ compactions of its database.
 
 Archives and backups have one format and one layout (docs/howto/archive.md): a directory
 `CLUSTER-START-STOP` each, below a location, with `-backup` behind it for a backup (not those of
-former versions). One without a manifest is ignored: its writer was killed, or is not finished.
+former versions), and the number of its run if it was made by `virtuallog backup`. One without a manifest is ignored: its writer was killed, or is not finished.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
 from virtuallog_loglets.archive.drivers.trim_markers import trim_point
 from virtuallog_loglets.archive.restored_origin import ARCHIVES
 
-_ARCHIVE: Final = re.compile(r"([0-9a-f]{32})-(\d{20})-(\d{20})(?:-backup)?")
+_ARCHIVE: Final = re.compile(r"([0-9a-f]{32})-(\d{20})-(\d{20})(?:-backup(?:-\d{10})?)?")
 
 
 @attrs.frozen

@@ -21,7 +21,6 @@ from typing import Final
 import attrs
 import trio
 
-from pyspark_virtuallog.compact.start_state import restore_snapshot
 from pyspark_virtuallog.restore.range_reader import RangeReader
 from pyspark_virtuallog.restore.sources import LogSources
 from virtuallog.client.virtual_log import VirtualLog
@@ -37,7 +36,7 @@ from virtuallog_database.ports import LocalStore
 from virtuallog_database.rocks.directory import RocksDirectory, open_store_directory
 from virtuallog_database.snapshots.compaction_source import CompactionSource
 from virtuallog_database.snapshots.compaction_store import CompactionStore
-from virtuallog_database.snapshots.played_store import install, play_up_to
+from virtuallog_database.snapshots.played_store import install, install_newest_snapshot, play_up_to
 from virtuallog_loglets.archive.creation.copied_history import Tell
 
 NAME: Final = "restore"
@@ -137,7 +136,7 @@ class Stores:
         except InvalidSettingError as error:
             if self.log is None or cursor > 0:
                 raise failure or error from error
-            await restore_snapshot(directory, self.log, NAME)
+            await install_newest_snapshot(directory, self.log, NAME)
             cursor = await _cursor(directory)
             if cursor > position:
                 raise

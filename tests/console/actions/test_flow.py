@@ -304,8 +304,9 @@ async def test_a_wrong_kind_or_setting_is_refused_in_the_dry_run(autojump_clock:
         assert "it is sealed at its tail, 10 now" in shown.text
 
 
-def test_a_register_that_is_full_is_no_refusal() -> None:
-    """It is found to be full when the active segment is sealed already, so "nothing was changed" would be wrong."""
+def test_a_register_that_is_full_refuses() -> None:
+    """It is found to be full before anything is sealed, so "nothing was changed" is right."""
     error = TooLargeError(what="bytes in the register", size=2, limit=1)
-    assert outcome_of(error, has_begun=False) == FAILED
+    assert outcome_of(error, has_begun=False) == REFUSED
+    assert outcome_of(error, has_begun=True) == FAILED
     assert outcome_of(InvalidSettingError("kind", "unknown"), has_begun=False) == REFUSED

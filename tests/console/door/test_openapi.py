@@ -174,6 +174,6 @@ async def test_the_description_is_served() -> None:
         assert answer.json == describe(one.application.routes)
         assert answer.json["paths"]["/v1/entries"]["post"]["requestBody"]["required"] is True
         assert {each["name"] for each in answer.json["paths"]["/v1/tail"]["get"]["parameters"]} == {
-            "from", "Last-Event-ID", "encoding",
+            "from", "Last-Event-ID", "encoding", "latest",
         }  # fmt: skip
         nursery.cancel_scope.cancel()

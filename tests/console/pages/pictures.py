@@ -13,6 +13,7 @@ from typing import Final
 import attrs
 
 from tests.browser import Browser, find_browser, open_browser
+from tests.console.curl import console_process
 from tests.console.pages.shown_cluster import ShownCluster, shown_cluster
 from tests.console.pages.small_png import smaller
 from tests.source_tree import ROOT
@@ -50,6 +51,8 @@ PICTURES: Final = (
         dark=True,
     ),
 )
+ADMIN: Final = "alice"
+OF_ADMIN: Final = Picture(name="console-action", path="/actions/reconfigure?kind=raft", height=665)
 
 
 def main(out: Path = OUT) -> None:
@@ -60,7 +63,11 @@ def main(out: Path = OUT) -> None:
         happen(cluster)
         with open_browser(program) as browser:
             for picture in PICTURES:
-                take(browser, cluster, picture, out / f"{picture.name}.png")
+                take(browser, cluster.url, picture, out)
+            file, options = str(cluster.folder / "log" / "cluster.toml"), ["--admin", ADMIN, "--actions"]
+            with console_process(Path(folder), "--cluster", file, "--proxy", "127.0.0.1", *options) as url:
+                browser.call("Network.setExtraHTTPHeaders", headers={"X-Forwarded-User": ADMIN})
+                take(browser, url, OF_ADMIN, out)
 
 
 def happen(cluster: ShownCluster) -> None:
@@ -73,10 +80,11 @@ def happen(cluster: ShownCluster) -> None:
     cluster.kill(3)
 
 
-def take(browser: Browser, cluster: ShownCluster, picture: Picture, path: Path) -> None:
-    """Take one picture, and write it with few bytes."""
+def take(browser: Browser, url: str, picture: Picture, out: Path) -> None:
+    """Take one picture of the console at `url`, and write it with few bytes."""
+    path = out / f"{picture.name}.png"
     browser.look(width=WIDTH, height=picture.height, dark=picture.dark, still=True)
-    browser.open(cluster.url + picture.path)
+    browser.open(url + picture.path)
     browser.until(picture.ready)
     browser.screenshot(path, is_whole=False)
     path.write_bytes(smaller(path.read_bytes()))

@@ -23,6 +23,8 @@ PAGES = {
     "tail": "/entries/live",
     "tree": "/tree?path=/app",
     "masked": "/tree?path=/app/billing/password",
+    "past": "/tree/past?path=/app/billing",
+    "past masked": "/tree/past?path=/app/billing/password",
     "hostile": "/tree?path=" + quote(f"/app/{HOSTILE_NAME}"),
     "sessions": "/tree/sessions",
     "nodes": "/nodes",

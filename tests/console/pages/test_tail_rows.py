@@ -122,6 +122,21 @@ async def test_a_fast_log_leaves_rows_out_and_says_so(autojump_clock: MockClock)
     assert late[-1][2]["next"] == 1400
 
 
+async def test_what_tails_were_not_sent_counts_as_left_out(autojump_clock: MockClock) -> None:
+    """Many viewers of a fast log: the hub has not read all of it, and each page says how many entries it left out."""
+    async with tails() as here:
+        viewers = [await here.open() for _ in range(20)]
+        await here.append(*(b"x" * 2000 for _ in range(1000)))
+        await here.room.clock.sleep(60)
+        found = [[data for name, _, data in events(tail) if name == "rows"] for tail in viewers]
+
+    for rows in found:
+        shown = sum(len(positions(data)) for data in rows)
+        assert 0 < shown < 1000
+        assert shown + sum(data["left_out"] for data in rows) == 1000
+        assert rows[-1]["next"] == 1000
+
+
 async def test_a_closed_log_ends_the_tail(autojump_clock: MockClock) -> None:
     """With what had come before, and a reason."""
     async with tails() as here:

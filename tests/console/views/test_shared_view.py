@@ -35,3 +35,30 @@ async def test_callers_share_one_gathering(autojump_clock: MockClock) -> None:
         await clock.sleep(3)
         await get()
         assert (runs, got[-2:]) == ([0, 1], [0, 1])
+
+
+async def test_a_view_of_an_earlier_version_is_too_old(autojump_clock: MockClock) -> None:
+    """A swap by this client is on the next page. One that comes during the gathering makes those that ask after it wait for another."""
+    async with world() as w:
+        environment = w.client().view.environment
+        clock, versions, seen = environment.clock, [1], list[int]()
+
+        async def gather() -> int:
+            found = versions[-1]
+            await clock.sleep(1)
+            return found
+
+        async def get() -> None:
+            seen.append(await shared.get())
+
+        shared = SharedView(gather, environment, 60.0, lambda: versions[-1])
+        await get()
+        versions.append(2)
+        await get()
+        versions.append(3)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(get)
+            await clock.sleep(0.5)
+            versions.append(4)
+            nursery.start_soon(get)
+        assert seen == [1, 2, 3, 4]

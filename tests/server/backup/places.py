@@ -61,8 +61,8 @@ async def dies(run: Awaitable[object]) -> bool:
     return has_died
 
 
-Interruption = Callable[[], None]
-"""Called before each request and after it; may raise."""
+Interruption = Callable[[], Awaitable[None]]
+"""Called before each request and after it; may raise, and may take its time."""
 
 
 @attrs.define(eq=False)
@@ -92,10 +92,14 @@ class InterruptedFiles:
         return await self._ask(self.files.directories)
 
     async def _ask(self, call: Callable[[], Awaitable[ResultT]]) -> ResultT:
-        self.before()
+        await self.before()
         found = await call()
-        self.after()
+        await self.after()
         return found
+
+
+async def _goes_on() -> None:
+    """No interruption."""
 
 
 @attrs.define(eq=False)
@@ -105,12 +109,16 @@ class Steps:
     deadly: int | None = None
     """Number of the request before which the process dies. None if it lives."""
     taken: int = 0
+    pause: Callable[[int], Awaitable[None]] | None = None
+    """Called with the number of each request before it. None not to pause."""
 
     def opened(self, open_files: OpenDirectory) -> OpenDirectory:
-        return lambda url: InterruptedFiles(open_files(url), self._step, lambda: None)
+        return lambda url: InterruptedFiles(open_files(url), self._step, _goes_on)
 
-    def _step(self) -> None:
+    async def _step(self) -> None:
         self.taken += 1
+        if self.pause is not None:
+            await self.pause(self.taken)
         if self.deadly is not None and self.taken > self.deadly:
             raise KilledError
 
@@ -125,12 +133,12 @@ class EveryTenth:
     def opened(self, open_files: OpenDirectory) -> OpenDirectory:
         return lambda url: InterruptedFiles(open_files(url), self._before, self._after)
 
-    def _before(self) -> None:
+    async def _before(self) -> None:
         self.requests += 1
         if self.requests % 20 == 0:
             self._fail()
 
-    def _after(self) -> None:
+    async def _after(self) -> None:
         if self.requests % 20 == 10:
             self._fail()
 

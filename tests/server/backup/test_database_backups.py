@@ -32,7 +32,7 @@ from virtuallog_database.control.wire import DATABASE
 from virtuallog_database.engines import checksums
 from virtuallog_database.engines.core.keys import section_span
 from virtuallog_database.engines.core.state_digests import state_digest_of
-from virtuallog_database.snapshots.played_store import play_up_to
+from virtuallog_database.snapshots.played_store import install_newest_snapshot, play_up_to
 from virtuallog_database.snapshots.wire import SNAPSHOTS
 from virtuallog_loglets.archive import restored_origin as origins
 from virtuallog_loglets.archive.drivers.files import OpenDirectory
@@ -42,8 +42,9 @@ from virtuallog_server.backup.place import BackupPlace
 from virtuallog_server.backup.restore import BackupRequest, RestoredCluster, restore_backup
 from virtuallog_server.backup.retried_files import opened_again
 from virtuallog_server.backup.saved_log import JoinedLog, LiveLog, saved_parts
-from virtuallog_server.backup.scratch_store import open_newest_snapshot, open_saved_state, scratch_directory
-from virtuallog_server.backup.verification import verify_backup
+from virtuallog_server.backup.scratch_store import open_saved_state, scratch_directory
+from virtuallog_server.backup.verification import VerifiedBackup, verify_backup
+from virtuallog_server.local_cluster import layout
 from virtuallog_server.local_cluster.supervisor import LocalCluster, open_local_cluster
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.long]
@@ -66,8 +67,13 @@ class Database:
 
 
 @asynccontextmanager
-async def database(folder: Path) -> AsyncIterator[Database]:
+async def database(folder: Path, config: str = "") -> AsyncIterator[Database]:
+    """`config` is put into the section `[zookeeper]`."""
     port = free_ports(2)
+    (folder / "cluster").mkdir()
+    (node,) = layout.prepare(folder / "cluster", 1, 0, 0, "native", zookeeper_port=port, console_port=port + 1)
+    file = layout.config_file(node)
+    file.write_text(file.read_text().replace("[zookeeper]\n", f"[zookeeper]\n{config}\n"))
     async with (
         servers(folder / "cluster", port, count=1) as cluster,
         connect(cluster.file, more=[DATABASE, SNAPSHOTS]) as log,
@@ -106,10 +112,16 @@ async def restored(
     return await restore_backup(place, request, open_files, SystemClock(), random.Random(seed))
 
 
+async def verified(url: str, open_files: OpenDirectory = FsspecFiles) -> VerifiedBackup:
+    """The newest backup, which is right."""
+    return await verify_backup(BackupPlace(url, open_files), None, open_files, SystemClock(), random.Random(1))
+
+
 async def replayed(log: VirtualLog, work: Path, position: int) -> Mapping[str, str]:
     """Digests of the state at a position, by a replay of the live log over a server's snapshot."""
     async with scratch_directory(work) as directory:
-        store = await open_newest_snapshot(directory, log, "test")
+        await install_newest_snapshot(directory, log, "test")
+        store = await directory.open()
         await play_up_to(store, LiveLog(log), LogPosition(position))
         return state_digest_of(store).finish()
 
@@ -154,7 +166,7 @@ async def test_a_backup_is_taken_while_clients_write(tmp_path: Path) -> None:
         for position, digests in own.items():
             result = await restored(url, f"file://{tmp_path / f'own-{position}'}", position=position + 1)
             assert result.digests == digests
-        found = await verify_backup(BackupPlace(url, FsspecFiles), None, FsspecFiles, SystemClock(), chance)
+        found = await verified(url)
         assert found.backup == last.manifest and found.pairs > 400
         assert found.rto_seconds > 0 and found.rpo_seconds >= 0
 
@@ -183,7 +195,7 @@ async def test_killed_at_each_step_of_a_backup(tmp_path: Path, full: bool) -> No
             place = tmp_path / f"place-{deadly}"
             await trio.to_thread.run_sync(copytree, former, place)
             await _killed_and_completed(made, f"file://{place}", deadly, is_verified=deadly % 8 == 0)
-        assert counted.taken > 20
+        assert counted.taken > 15
 
 
 async def _killed_and_completed(made: Database, url: str, deadly: int, *, is_verified: bool) -> None:
@@ -195,7 +207,7 @@ async def _killed_and_completed(made: Database, url: str, deadly: int, *, is_ver
     last = await saved(made.log, url)
     assert last.manifest.base == 1 and last.manifest.digests
     if is_verified:
-        await verify_backup(place, None, FsspecFiles, SystemClock(), random.Random(1))
+        await verified(url)
 
 
 async def test_killed_at_each_step_of_a_restore(tmp_path: Path) -> None:
@@ -292,7 +304,7 @@ async def _backed_up_on(tmp_path: Path, url: str) -> None:
         await made.write(30, 60)
         last = await saved(made.log, url, flaky)
         assert (last.manifest.number, last.manifest.base) == (2, 1)
-        found = await verify_backup(BackupPlace(url, flaky), None, flaky, SystemClock(), random.Random(1))
+        found = await verified(url, flaky)
         assert found.backup == last.manifest
         result = await restored(url, f"{url}-restored", flaky)
         assert result.digests == last.manifest.digests

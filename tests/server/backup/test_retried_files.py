@@ -19,7 +19,7 @@ def failing(
     """Files whose first requests fail, so many before they take effect, then so many after."""
     left = {"before": before, "after": after}
 
-    def interrupted(when: str) -> None:
+    async def interrupted(when: str) -> None:
         if left[when]:
             left[when] -= 1
             raise error("not this time")

@@ -42,7 +42,7 @@ def dead_cluster(tmp_path: Path) -> Path:
 
 JOBS = "virtuallog_server.cli.cluster"
 EVERY_COMMAND = ["up", "serve", "append", "read", "tail", "trim", "seal", "chain", "status", "reconfigure", "truncate",
-                 "explain"]  # fmt: skip
+                 "explain", "upgrade"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [*EVERY_COMMAND, "bench append", "bench trace", "demo"])
@@ -136,6 +136,7 @@ def test_wrong_usage_ends_with_2(arguments: list[str], words: str) -> None:
         (["reconfigure", "--to", "native", "--set", "sequencer"], "must be name=value"),
         (["explain", "appends"], "'appends' is none of chain, append, tail, seal, trim, database, and no segment"),
         (["explain", "3.x"], "'3.x' is none of chain"),
+        (["upgrade"], "Missing option '--check'"),
     ],
 )
 def test_wrong_usage_with_a_cluster_ends_with_2(dead_cluster: Path, arguments: list[str], words: str) -> None:
@@ -150,7 +151,8 @@ def test_wrong_usage_with_a_cluster_ends_with_2(dead_cluster: Path, arguments: l
 
 
 @pytest.mark.parametrize(
-    "arguments", [["append", "x"], ["read"], ["tail"], ["seal"], ["chain"], ["trim", "3"], ["explain"]]
+    "arguments",
+    [["append", "x"], ["read"], ["tail"], ["seal"], ["chain"], ["trim", "3"], ["explain"], ["upgrade", "--check"]],
 )
 def test_nobody_there_ends_with_3_and_one_line(dead_cluster: Path, arguments: list[str]) -> None:
     """Unavailable has another exit code than failed, and no traceback."""

@@ -21,6 +21,7 @@ from virtuallog_server.cli import main
 from virtuallog_server.cli.common import limits
 from virtuallog_server.cli.paxos_log.trace import Content
 from virtuallog_server.config import node_config
+from virtuallog_server.history import past_database
 from virtuallog_simulation import cli as simulation_cli
 from virtuallog_simulation.conformance import cli as conformance_cli
 from virtuallog_simulation.scenarios import selection
@@ -76,6 +77,8 @@ def test_numbers_in_options_are_those_of_the_modules_they_stand_for() -> None:
     assert limits.ENTRY_BYTES_MAX == batch.ENTRY_BYTES_MAX
     assert limits.GRACE_SECONDS == archive_config.GRACE_SECONDS
     assert limits.BACKUP_HOLD_SECONDS == backup_run.HOLD_SECONDS
+    assert limits.HISTORY_LIMIT_MAX == past_database.LIMIT_MAX
+    assert limits.HISTORY_VALUE_BYTES == past_database.VALUE_BYTES
     assert limits.PAXOS_OUTSTANDING_MAX == paxos_log.OUTSTANDING_MAX
     assert limits.RAFT_OUTSTANDING_MAX == raft_client.SESSIONS_IDLE_MAX
     assert {*limits.PAXOS_CONTENTS} == {content.value for content in Content}

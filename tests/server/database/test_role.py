@@ -345,6 +345,7 @@ async def test_operators_may_compare_repair_and_switch(world: World, autojump_cl
     assert life_of(one).store.get(b"zz") == life_of(two).store.get(b"zz") == b"1"
     assert life_of(one).replica.cursor > compared.position
     await services.call(ONE, SetEngine(name="lease", enabled=True), 10)
+    assert (await services.call(ONE, GetDatabaseStatus(), 5)).enabled == ("lease",)
     await services.call(ONE, SetEngine(name="lease", enabled=False), 10)
     assert (await services.call(ONE, GetDatabaseStatus(), 5)).disabled == ("lease",)
     with pytest.raises(UnsupportedError, match="is not known"):

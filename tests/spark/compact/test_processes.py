@@ -34,10 +34,10 @@ PATIENCE_SECONDS = 300
 def prepare(folder: Path, place: Path) -> None:
     """Servers that take snapshots often, so that the log is trimmed often, and that know the place."""
     folder.mkdir()
-    for node in layout.prepare(folder, NODES, 0, 0, "native", tls=True):
+    settings = f'[zookeeper]\nsnapshot_log_bytes = 65536\nsnapshot_seconds = 5.0\ncompacted_url = "file://{place}"\n'
+    for node in layout.prepare(folder, NODES, 0, 0, "native", tls=True, zookeeper_port=free_ports(NODES)):
         file = layout.config_file(node)
-        settings = f'snapshot_log_bytes = 65536\nsnapshot_seconds = 5.0\ncompacted_url = "file://{place}"\n'
-        file.write_text(f"{file.read_text()}\n[zookeeper]\n{settings}")
+        file.write_text(file.read_text().replace("[zookeeper]\n", settings))
 
 
 async def write(client: DatabaseClient, first: int, count: int) -> None:
@@ -87,8 +87,7 @@ async def test_servers_without_stores_begin_with_a_compaction(spark: SparkSessio
     and the job has the certificate of an administrator."""
     place, folder, work = tmp_path / "place", tmp_path / "cluster", tmp_path / "work"
     prepare(folder, place)
-    ports = free_ports(NODES)
-    async with open_local_cluster(folder, NODES, base_port=0, zookeeper_port=ports, tls=True) as cluster:
+    async with open_local_cluster(folder, NODES, tls=True) as cluster:
         await wait_serving(cluster)
         cluster.write_file()
         async with open_replica(cluster.file, tmp_path / "writer") as client:

@@ -11,12 +11,14 @@ from typing import Any
 import attrs
 import pytest
 import trio
+from trio.testing import MockClock
 
 from pyspark_virtuallog.restore.coverage import Span
 from pyspark_virtuallog.restore.planner import RestoreRequest
 from pyspark_virtuallog.restore.range_reader import RangeReader
 from pyspark_virtuallog.restore.restoration import Restored, restore
 from tests.spark.synthetic_log import FORMER, MadeUp, archived
+from tests.virtuallog.client.world import world
 from virtuallog.contract.errors import (
     CorruptionError,
     InvalidSettingError,
@@ -29,8 +31,11 @@ from virtuallog.contract.loglet import Placed
 from virtuallog.contract.types import Gap, GapKind, LogPosition, PlacedBatch
 from virtuallog_loglets.archive.config import directory_of
 from virtuallog_loglets.archive.creation.segment_source import ReadableSegment
+from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
 from virtuallog_loglets.archive.restore_plan import NAME as PLAN
 from virtuallog_loglets.archive.restored_origin import NAME as ORIGIN
+from virtuallog_server.backup.backup_run import back_up
+from virtuallog_server.backup.place import BackupPlace
 
 
 @attrs.frozen
@@ -222,3 +227,17 @@ async def test_a_place_of_another_cluster_is_refused(tmp_path: Path) -> None:
         await restored(place, tmp_path / "into", of_another_cluster(place), cluster_id=FORMER)
     made = await restored(place, tmp_path / "into", cluster_id=FORMER)
     assert made.former == FORMER
+
+
+async def test_a_place_of_backups_is_a_source(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """`virtuallog backup` has put two ranges there, of two runs: a restore joins them, and one that an unfinished run has left is not missed."""
+    place = BackupPlace(f"file://{tmp_path / 'backups'}", FsspecFiles)
+    async with world() as w:
+        log = w.client()
+        for count in (30, 20):
+            for number in range(count):
+                await log.append(b"%d" % number)
+            await back_up(log, place)
+    (tmp_path / "backups" / "archives" / f"{directory_of('63' * 16, 50, 60)}-backup-0000000003").mkdir()
+    made = await restored(tmp_path / "backups", tmp_path / "into")
+    assert (made.origin.position, made.history and made.history.verified.entries) == (50, 50)

@@ -17,7 +17,6 @@ import attrs
 import pytest
 import trio
 
-from pyspark_virtuallog.compact.start_state import restore_snapshot
 from pyspark_virtuallog.restore.state import publish_state
 from tests.free_ports import free_ports
 from tests.server.database.test_processes import wait_serving
@@ -35,6 +34,7 @@ from virtuallog_database.engines.core.keys import read_cursor
 from virtuallog_database.replica.replay import Replay
 from virtuallog_database.rocks.directory import open_store_directory
 from virtuallog_database.snapshots.compaction_store import CompactionStore
+from virtuallog_database.snapshots.played_store import install_newest_snapshot
 from virtuallog_database.snapshots.wire import SNAPSHOTS
 from virtuallog_database.testing.memory_store import MemoryDisk, SortedPairs
 from virtuallog_server.local_cluster import layout
@@ -71,7 +71,7 @@ class Story:
 async def loaded(folder: Path, place: Path) -> AsyncIterator[LocalCluster]:
     """Servers with TLS that back up their log, and a client that writes for as long as the block runs."""
     prepare(folder, place)
-    async with open_local_cluster(folder, 3, base_port=0, zookeeper_port=free_ports(3), tls=True) as cluster:
+    async with open_local_cluster(folder, 3, tls=True) as cluster:
         await wait_serving(cluster)
         cluster.write_file()
         async with open_replica(cluster.file, folder / "client") as client, trio.open_nursery() as nursery:
@@ -82,9 +82,10 @@ async def loaded(folder: Path, place: Path) -> AsyncIterator[LocalCluster]:
 
 def prepare(folder: Path, place: Path) -> None:
     folder.mkdir()
-    for node in layout.prepare(folder, 3, 0, 0, "native", tls=True):
+    settings = f'[zookeeper]\nbackup_url = "file://{place}"\nsnapshot_seconds = 86400.0\n'
+    for node in layout.prepare(folder, 3, 0, 0, "native", tls=True, zookeeper_port=free_ports(3)):
         file = layout.config_file(node)
-        file.write_text(f'{file.read_text()}\n[zookeeper]\nbackup_url = "file://{place}"\nsnapshot_seconds = 86400.0\n')
+        file.write_text(file.read_text().replace("[zookeeper]\n", settings))
 
 
 async def write(client: DatabaseClient, task_status: trio.TaskStatus[None]) -> None:
@@ -104,7 +105,7 @@ async def read(cluster: LocalCluster, folder: Path, place: Path) -> Story:
     async with connect(cluster.file, more=[SNAPSHOTS]) as log:
         id_of_it = (await log.view.current()).cluster
         directory = await open_store_directory(folder / "base")
-        await restore_snapshot(directory, log, "test")
+        await install_newest_snapshot(directory, log, "test")
         store = await directory.open()
         await publish_state(CompactionStore(f"file://{place}"), id_of_it, store, 0, folder / "work", with_engines=True)
         begin, start = dict(pairs_within(store)), read_cursor(store)
@@ -200,4 +201,7 @@ async def until_backed_up(place: Path, position: int) -> None:
 
 
 def backed_up(place: Path) -> list[int]:
-    return [int(manifest.parent.name.rsplit("-", 1)[1]) for manifest in place.glob("*/manifest.json")]
+    return [
+        int(manifest.parent.name.removesuffix("-backup").rsplit("-", 1)[1])
+        for manifest in place.glob("*/manifest.json")
+    ]

@@ -10,9 +10,9 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.virtuallog.client.test_virtual_log import boundaries
-from tests.virtuallog.client.world import World, active_loglet, no_nodes, world
+from tests.virtuallog.client.world import World, active_loglet, fill_register, no_nodes, world
 from virtuallog.contract import chain
-from virtuallog.contract.errors import InvalidSettingError, SealedError, UnavailableError
+from virtuallog.contract.errors import InvalidSettingError, SealedError, TooLargeError, UnavailableError
 from virtuallog.contract.placement import Cluster, Member
 from virtuallog.contract.register import Register
 from virtuallog.contract.types import LogPosition, NodeId, Open, Sealed
@@ -47,6 +47,42 @@ async def test_a_client_that_meets_a_sealed_loglet_finishes_the_change_after_the
         assert position == 1
         assert 1.0 <= trio.current_time() - began < 2.5
         assert boundaries(w) == [(0, 1), (1, None)]
+
+
+async def test_a_full_register_refuses_an_extension_before_anything_is_sealed(autojump_clock: MockClock) -> None:
+    """The log goes on where it is, without a pause. A loglet that is sealed gets a successor all the same: the log must go on."""
+    async with world() as w:
+        log = w.client()
+        await log.append(b"before")
+        fill_register(w)
+        began = trio.current_time()
+
+        with pytest.raises(TooLargeError, match="bytes in the register"):
+            await w.client().reconfig_extend("memory")
+
+        assert isinstance(await active_loglet(log, w).check_tail(), Open)
+        assert await log.append(b"after") == 1
+        assert trio.current_time() == began
+        await active_loglet(log, w).seal()
+        assert await log.append(b"behind the seal") == 2
+        assert boundaries(w) == [(0, 2), (2, None)]
+
+
+async def test_a_register_that_becomes_full_behind_the_seal_gets_the_segment(autojump_clock: MockClock) -> None:
+    """Another client's change came between the look and the put. Without a successor all appends would wait for others to give one."""
+    async with world() as w:
+        log = w.client()
+        await log.append(b"before")
+        loglet = active_loglet(log, w)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(log.reconfig_extend, "sparse")
+            while isinstance(await loglet.check_tail(), Open):
+                await trio.lowlevel.checkpoint()
+            version = w.register.version
+            fill_register(w)
+
+        assert version == 1
+        assert [segment.kind for segment in w.register.chain.segments] == ["memory", "sparse"]
 
 
 async def test_a_cancelled_reconfigurer_does_not_leave_a_sealed_log_behind(autojump_clock: MockClock) -> None:

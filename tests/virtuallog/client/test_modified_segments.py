@@ -8,7 +8,7 @@ import attrs
 import pytest
 from trio.testing import MockClock
 
-from tests.virtuallog.client.world import World, contents, world
+from tests.virtuallog.client.world import World, contents, fill_register, world
 from virtuallog.contract import chain
 from virtuallog.contract.batch import Batch, SessionId
 from virtuallog.contract.errors import InvalidSettingError, TooLargeError
@@ -164,7 +164,7 @@ async def test_copies_are_made_again_while_the_register_is_full(autojump_clock: 
     async with world() as w:
         closed = await closed_and_copied(w)
         named = (await w.client().reconfig_modify(closed.id, "copy", b"7")).chain.segments[0]
-        fill(w)
+        fill_register(w)
 
         await w.client().reconfig_modify(named.id, "copy", b"007")
         assert w.register.chain.segments[0].config == b"007"
@@ -175,13 +175,7 @@ async def test_another_kind_under_a_segment_has_no_room_in_a_full_register(autoj
     """It is accepted only if it takes less room than the former one, as an operator does to make room."""
     async with world() as w:
         closed = await closed_and_copied(w)
-        fill(w)
+        fill_register(w)
 
         with pytest.raises(TooLargeError, match="bytes in the register"):
             await w.client().reconfig_modify(closed.id, "copy", b"7".rjust(100, b"0"))
-
-
-def fill(w: World) -> None:
-    """Fill the register as far as planned changes may, and a little more."""
-    nodes = {node: attrs.evolve(entry, addresses=("x" * (20 << 10),)) for node, entry in w.register.nodes.items()}
-    w.metastore.values[-1] = attrs.evolve(w.register, nodes=nodes).encode()

@@ -94,6 +94,15 @@ async def world() -> AsyncIterator[World]:
         nursery.cancel_scope.cancel()
 
 
+def fill_register(w: World) -> None:
+    """Decide a register that is as full as planned changes may make it, and a little more."""
+    register = w.register
+    nodes = {node: attrs.evolve(entry, addresses=("x" * (20 << 10),)) for node, entry in register.nodes.items()}
+    newer = attrs.evolve(register.chain, version=register.version + 1)
+    w.metastore.values.append(attrs.evolve(register, nodes=nodes, chain=newer).encode())
+    w.metastore.attempts.append(1)
+
+
 async def contents(log: VirtualLog) -> list[tuple[LogPosition, bytes]]:
     """All payloads from the start to the tail."""
     tail = LogPosition((await log.check_tail()).tail)

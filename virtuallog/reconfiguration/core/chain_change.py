@@ -190,6 +190,13 @@ class Reconfiguration:
         self._stop = self.register.chain.last.stop
         return self._propose()
 
+    def forecast(self) -> Register | None:
+        """The register that the change leads to if the active segment has entries; its size does not depend on how many.
+
+        None if nothing is changed. For a look before anything is sealed.
+        """
+        return self._successor(LogPosition(self.register.chain.last.start + 1))
+
     def step(self, event: Event) -> Effect:
         """Take the outcome of the last effect; returns the next one.
 
@@ -228,7 +235,7 @@ class Reconfiguration:
     def _propose(self) -> Effect:
         if isinstance(self.change, Extend) and self.register.drained(self.change.nodes):
             return ChangeDone(self.register, won=False)
-        after = self._successor()
+        after = self._successor(self._stop)
         if after is None:
             return ChangeDone(self.register, won=False)
         chain.validate(after.chain)
@@ -236,12 +243,12 @@ class Reconfiguration:
         self._proposed = after
         return self._put()
 
-    def _successor(self) -> Register | None:
+    def _successor(self, stop: LogPosition | None) -> Register | None:
         if isinstance(self.change, ChangeMembers):
             return _with_members(self.register, self.change)
         if isinstance(self.change, Modify):
             _check_directories(self.register, self.change)
-        after = successor(self.register.chain, self.change, self._stop, self.attempt)
+        after = successor(self.register.chain, self.change, stop, self.attempt)
         return None if after is None else self.register.with_chain(after)
 
     def _put(self) -> PutRegister:

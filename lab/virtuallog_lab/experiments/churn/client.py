@@ -153,8 +153,8 @@ class Writes:
     """Writes of one writer, and their outcomes. Each has znodes of its own."""
 
     keys: Sequence[int]
-    filling: bytes
-    """Behind the number, in each value."""
+    fillings: list[bytes]
+    """Bytes behind the number of a value: each in turn."""
     budget: Budget
     """Shared with the other writers."""
     under_way: deque[tuple[int, int]] = attrs.field(factory=deque, init=False)
@@ -169,9 +169,9 @@ class Writes:
     _prefixes: list[bytes] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        size = _NUMBER.size + len(self.filling)
+        size = _NUMBER.size + len(self.fillings[0])
         self._prefixes = [_buffer(path_of(key).encode()) + size.to_bytes(4, "big") for key in self.keys]
-        self.filling += _ANY_VERSION
+        self.fillings = [filling + _ANY_VERSION for filling in self.fillings]
 
     def take(self, count: int, client: Client) -> list[bytes]:
         """The next requests, at most so many."""
@@ -182,7 +182,8 @@ class Writes:
             key, number = self.keys[place], self._number
             self.under_way.append((key, number))
             self.sent[key] = number
-            frames.append(client.frame_of(self._prefixes[place], number, self.filling))
+            filling = self.fillings[number % len(self.fillings)]
+            frames.append(client.frame_of(self._prefixes[place], number, filling))
         return frames
 
     def acknowledge(self, count: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from random import Random
 from typing import Final
 
 import attrs
@@ -17,6 +18,8 @@ PATIENCE_SECONDS: Final = 10.0
 """Seconds for a server to accept a client."""
 PAUSE_SECONDS: Final = 0.25
 """Before a new connection after one that broke."""
+FILLINGS: Final = 20_000
+"""Random values in turn: with 100 bytes each, a value is not repeated within the reach of a compressor."""
 PROBLEMS_MAX: Final = 5
 """Shown of each writer at each server."""
 
@@ -31,6 +34,7 @@ class ChurnLoad:
         size: bytes of a value.
         outstanding: writes under way, on all connections.
         down: servers that are expected to break connections, which is not reported then.
+        random: source of values that do not compress. None for zeros.
     """
 
     addresses: Mapping[NodeId, str]
@@ -38,15 +42,18 @@ class ChurnLoad:
     size: int
     outstanding: int
     down: frozenset[NodeId] = frozenset()
+    random: Random | None = None
     budget: Budget = attrs.field(factory=lambda: Budget(0), init=False)
     ended: float = attrs.field(default=0.0, init=False)
     """Time of the last acknowledgement, by the clock."""
     _writes: dict[NodeId, Writes] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        parts, filling = shares(self.keys, len(self.addresses)), bytes(self.size - 8)
+        parts, length = shares(self.keys, len(self.addresses)), self.size - 8
+        random = self.random
+        fillings = [bytes(length)] if random is None else [random.randbytes(length) for _ in range(FILLINGS)]
         self._writes = {
-            node: Writes(part, filling, self.budget) for node, part in zip(self.addresses, parts, strict=True)
+            node: Writes(part, fillings, self.budget) for node, part in zip(self.addresses, parts, strict=True)
         }
 
     @property

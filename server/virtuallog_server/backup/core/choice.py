@@ -3,8 +3,8 @@
     already there       |----100-250----|   |--300-380--|
     [100, 400)          |----100-250----|------250-400------|
 
-A range that a killed run has left, whole or not, is taken if it begins where one is needed: the archive's
-writer goes on in it. What is needed besides is cut into ranges of a bounded length.
+A range that a killed run with the same number has left, whole or not, is taken if it begins where one is needed: the
+archive's writer goes on in it. What is needed besides is cut into ranges of a bounded length.
 """
 
 from __future__ import annotations
@@ -51,6 +51,18 @@ def covers(manifest: BackupManifest, position: int | None, time_ms: int | None) 
         return manifest.stop > 0
     begins_ms = manifest.state.time_ms if manifest.state is not None else 0
     return begins_ms < time_ms <= manifest.covered_ms
+
+
+def covered_until(wall_ms: int, newest_ms: int, former_ms: int) -> int:
+    """Wall-clock time in milliseconds up to which all is saved.
+
+    Args:
+        wall_ms: time of this machine before the end of the log was asked for.
+        newest_ms: time of the newest entry, by the clock that orders what comes behind it, if it was appended just
+            before; otherwise 0. A clock of this machine that is fast would cover what is not there.
+        former_ms: what the former backup covers, which this one has, too; 0 if there is none.
+    """
+    return max(former_ms, min(wall_ms, newest_ms or wall_ms))
 
 
 def range_at_time(manifest: BackupManifest, time_ms: int) -> SavedRange | None:

@@ -1,7 +1,7 @@
 """Manifest of a backup: what one run has saved, and what it rests on.
 
     URL/backup-0000000007.json                       the manifest, written last: without it there is no backup
-    URL/archives/CLUSTER-START-STOP-backup/..        a range of the log: an archive (docs/howto/archive.md)
+    URL/archives/CLUSTER-START-STOP-backup-NUMBER/.. a range of the log: an archive (docs/howto/archive.md)
     URL/compacted/CLUSTER-POSITION..                 the state of the database at the start: a compaction
 
     full         |state|---range---|
@@ -13,8 +13,8 @@ Durable format, version 1: JSON,
     {"format": "virtuallog-backup", "version": 1, "number": 7, "base": 5, "cluster": "c3..", "database": true,
      "start": 1200, "stop": 4711, "covered_ms": 1793.., "digests": {"keys 6e": "9f..", ..},
      "state": {"position": 1200, "time_ms": 1793.., "pairs": 12, "bytes": 950, "checksum": "sha256:9f.."},
-     "ranges": [{"start": 1200, "stop": 4711, "entries": 3500, "bytes": 8120, "first_ms": 1793.., "last_ms": 1793..,
-                 "checksum": "sha256:3c.."}, ..],
+     "ranges": [{"start": 1200, "stop": 4711, "number": 7, "entries": 3500, "bytes": 8120, "first_ms": 1793..,
+                 "last_ms": 1793.., "checksum": "sha256:3c.."}, ..],
      "writer": "virtuallog 0.1.0", "checksum": "sha256:77.."}
 
 A manifest names everything that a restore needs, also what former runs have written. `checksum` in a
@@ -54,6 +54,9 @@ class SavedRange:
 
     start: int
     stop: int
+    number: int
+    """Number of the run that has written it. Runs at the same time have the same number, and only one of them ends; so
+    what has this number or a lower one and no manifest names it is of no use for ever."""
     entries: int
     bytes: int
     """Bytes of its data files."""
@@ -203,7 +206,7 @@ def _state_untrusted(fields: Mapping[str, Any]) -> SavedState:
 
 
 def _range_untrusted(fields: Mapping[str, Any]) -> SavedRange:
-    names = ("start", "stop", "entries", "bytes", "first_ms", "last_ms")
+    names = ("start", "stop", "number", "entries", "bytes", "first_ms", "last_ms")
     numbers = {name: integer(fields, name) for name in names}
     return SavedRange(**numbers, checksum=_matching(_CHECKSUM, fields, "checksum"))
 
@@ -230,6 +233,8 @@ def _check(manifest: BackupManifest) -> None:
         raise MalformedError(f"the ranges of a backup do not cover [{manifest.start}, {manifest.stop})")
     if not 0 < manifest.base <= manifest.number <= NUMBER_MAX:
         raise MalformedError(f"a backup with the number {manifest.number}, on top of {manifest.base}")
+    if not all(manifest.base <= each.number <= manifest.number for each in manifest.ranges):
+        raise MalformedError(f"a backup with the number {manifest.number}, with ranges of other runs")
     has_state = manifest.state is not None
     if has_state != (manifest.database and manifest.start > 0) or bool(manifest.digests) != manifest.database:
         raise MalformedError("a backup whose state, digests and database do not fit together")

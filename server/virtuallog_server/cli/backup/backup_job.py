@@ -27,14 +27,14 @@ from virtuallog_server.backup.retried_files import opened_again
 from virtuallog_server.backup.verification import verify_backup
 from virtuallog_server.cli.common import event_loop
 from virtuallog_server.cli.common.options import echo_json
-from virtuallog_server.cli.common.progress_bar import progress_bar
+from virtuallog_server.cli.common.progress_bar import progress_bar, teller
 
 
 def back_up(cluster: ClusterFile, url: str, full: bool, hold_seconds: float, as_json: bool) -> None:
     """Back up the log of the cluster, and print what was saved."""
     with progress_bar() as bar:
         settings = BackupSettings(full=full, hold_seconds=hold_seconds)
-        made = event_loop.run(_back_up, cluster, _place(url), settings, _teller(bar))
+        made = event_loop.run(_back_up, cluster, _place(url), settings, teller(bar))
     manifest = made.manifest
     if as_json:
         more = {"written_bytes": made.written_bytes, "seconds": made.seconds, "orphans": made.orphans}
@@ -55,7 +55,7 @@ def verify(url: str, number: int | None, as_json: bool) -> None:
     """Verify a backup, and print RPO and RTO."""
     with progress_bar() as bar:
         found = event_loop.run(
-            verify_backup, _place(url), number, _opener(), SystemClock(), SystemRandom(), _teller(bar)
+            verify_backup, _place(url), number, _opener(), SystemClock(), SystemRandom(), teller(bar)
         )
     manifest = found.backup
     if as_json:
@@ -100,7 +100,7 @@ def restore(
     )
     with progress_bar() as bar:
         made = event_loop.run(
-            restore_backup, _place(url), wanted, _opener(), SystemClock(), SystemRandom(), _teller(bar)
+            restore_backup, _place(url), wanted, _opener(), SystemClock(), SystemRandom(), teller(bar)
         )
     _show_restored(made, wanted.into, as_json)
 
@@ -147,15 +147,3 @@ def _rate(made: FinishedBackup) -> str:
 
 def _time(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
-
-
-def _teller(bar: Any) -> BackupProgress:
-    tasks: dict[str, Any] = {}
-
-    def tell(what: str, position: int) -> None:
-        if bar is not None:
-            if what not in tasks:
-                tasks[what] = bar.add_task(what, total=None)
-            bar.update(tasks[what], completed=position)
-
-    return tell

@@ -36,7 +36,7 @@ def explain(cluster: ClusterFile, subject: str | None, as_json: bool) -> None:
         click.exceptions.Exit: not all is well.
     """
     topic, name = _parse(subject)
-    log = event_loop.run(_gather, cluster)
+    log = event_loop.run(collect, cluster)
     segment = _find(log, name) if name is not None else None
     findings = chosen(conclude(log), topic, segment.id if segment else None)
     shown = [facts for facts in log.segments if _is_shown(facts, log, topic, segment)]
@@ -59,7 +59,12 @@ def _parse(subject: str | None) -> tuple[Topic | None, int | SegmentId | None]:
     raise WrongUsage(f"'{subject}' is none of {_TOPICS}, and no segment (see `virtuallog explain --help`)")
 
 
-async def _gather(cluster: ClusterFile) -> LogEvidence:
+async def collect(cluster: ClusterFile) -> LogEvidence:
+    """Gather the evidence of this moment from all nodes of the cluster.
+
+    Raises:
+        UnavailableError: none of them answers, or the cluster is not bootstrapped.
+    """
     cluster, providers, metastore = await with_all_nodes(cluster), loglet_providers(), metastore_provider()
     async with open_environment(cluster, providers, metastore) as environment:
         return await gather([NodeId(node.id) for node in cluster.nodes], providers, metastore, environment)
@@ -90,7 +95,7 @@ def _plain(log: LogEvidence, findings: Sequence[Finding], shown: Sequence[Segmen
     return {
         "version": log.register.version,
         "well": all_well(findings),
-        "findings": [_plain_finding(finding) for finding in findings],
+        "findings": [plain_finding(finding) for finding in findings],
         "nodes": [_plain_node(log, node) for node in log.nodes],
         "members": [attrs.asdict(member) for member in log.members],
         "segments": [
@@ -107,7 +112,8 @@ def _plain(log: LogEvidence, findings: Sequence[Finding], shown: Sequence[Segmen
     }
 
 
-def _plain_finding(finding: Finding) -> dict[str, Any]:
+def plain_finding(finding: Finding) -> dict[str, Any]:
+    """A finding as plain values."""
     return {
         "topics": [topic.value for topic in finding.topics],
         "weight": finding.weight.name.lower(),
@@ -132,12 +138,13 @@ def _show(findings: Sequence[Finding], shown: Sequence[SegmentFacts], segment: S
         if told:
             console.print(f"[bold]{topic.value}[/bold]")
         for finding in told:
-            _show_finding(console, finding)
+            show_finding(console, finding)
     for facts in shown:
         _show_evidence(console, facts)
 
 
-def _show_finding(console: Any, finding: Finding) -> None:
+def show_finding(console: Any, finding: Finding) -> None:
+    """Print a finding: its weight, its reasons, its next step."""
     from rich.markup import escape
 
     weight = finding.weight.name

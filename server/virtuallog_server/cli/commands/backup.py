@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from virtuallog_server.cli.common.limits import BACKUP_HOLD_SECONDS, POSITION_MAX
-from virtuallog_server.cli.common.options import json_option, read_own_cluster
+from virtuallog_server.cli.common.limits import BACKUP_HOLD_SECONDS
+from virtuallog_server.cli.common.options import json_option, parse_moment, read_own_cluster
 
 _HOLD_SECONDS_MAX = 10 * 365 * 86_400.0
-
-
-def _parsed_at(_context: click.Context, _option: click.Parameter, text: str | None) -> tuple[int | None, int | None]:
-    """A position, or a time in milliseconds; both None without the option."""
-    if text is None:
-        return None, None
-    if text.isascii() and text.isdigit() and int(text) <= POSITION_MAX:
-        return int(text), None
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise click.BadParameter(f"'{text}' is neither a position nor a time such as 2026-11-22T12:00:00Z") from None
-    return None, int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 @click.group(invoke_without_command=True)
@@ -101,7 +87,7 @@ def list_(url: str, as_json: bool) -> None:
 @click.option("--from", "url", metavar="DIR|URL", required=True, help="Place of backups.")
 @click.option("--into", metavar="DIR|URL", required=True, help="Target: an empty directory, or a new one.")
 @click.option(
-    "--at", metavar="POSITION|TIME", callback=_parsed_at,
+    "--at", metavar="POSITION|TIME", callback=parse_moment,
     help="Restore everything below a position, or ordered before about a time: 2026-11-22T12:00:00+01:00; without a zone it is UTC.",
 )  # fmt: skip
 @click.option(

@@ -21,5 +21,9 @@ PAXOS_CONTENTS: Final = ("zero", "one", "random")
 """Values of `virtuallog_server.cli.paxos_log.trace.Content`."""
 ROLES: Final = ("sequencer", "log-server", "replica")
 """`virtuallog_server.config.node_config.ROLES`."""
+HISTORY_LIMIT_MAX: Final = 100_000
+"""`virtuallog_server.history.past_database.LIMIT_MAX`."""
+HISTORY_VALUE_BYTES: Final = 256
+"""`virtuallog_server.history.past_database.VALUE_BYTES`."""
 BACKUP_HOLD_SECONDS: Final = 604_800.0
 """`virtuallog_server.backup.backup_run.HOLD_SECONDS`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -138,6 +139,19 @@ def _checked_page(_context: click.Context, _parameter: click.Parameter, page: Pa
 def json_option(command: CommandT) -> CommandT:
     """`--json`, given to the command as `as_json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")(command)
+
+
+def parse_moment(_context: click.Context, _option: click.Parameter, text: str | None) -> tuple[int | None, int | None]:
+    """Callback of an option: a position, or a time in milliseconds; both None without the option."""
+    if text is None:
+        return None, None
+    if text.isascii() and text.isdigit() and int(text) <= POSITION_MAX:
+        return int(text), None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(f"'{text}' is neither a position nor a time such as 2026-11-22T12:00:00Z") from None
+    return None, int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def echo_json(value: object) -> None:

@@ -29,6 +29,9 @@ class NodeFacts:
     version: int = 0
     """Version of the register, as the node knows it. 0 if it knows none."""
     protocol: int = 0
+    """Newest version of the protocol that it speaks; its config may hold it back."""
+    software: str = ""
+    """Version of its program."""
     roles: frozenset[str] = frozenset()
     failures: tuple[str, ...] = ()
     healing: tuple[str, ...] = ()
@@ -47,6 +50,8 @@ class SegmentFacts:
     evidence: tuple[Evidence, ...] = ()
     problem: str = ""
     """Reason why there is no evidence. Then no conclusion about the loglet is possible."""
+    lost: frozenset[NodeId] = frozenset()
+    """Servers without a copy, as their data directory joined later. They have one once the segment has been rebuilt."""
 
     @property
     def parts(self) -> Sequence[Evidence]:

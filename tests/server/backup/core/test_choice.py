@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.server.backup.core.test_manifest import with_ranges
-from virtuallog_server.backup.core.choice import covers, planned, range_at_time
+from virtuallog_server.backup.core.choice import covered_until, covers, planned, range_at_time
 
 RANGES = st.tuples(st.integers(0, 60), st.integers(0, 60))
 
@@ -41,3 +41,11 @@ def test_the_index_of_times_names_a_range() -> None:
     manifest = with_ranges(10, 20, 35)
     found = [range_at_time(manifest, time) for time in (0, 1019, 1020, 1034, 1035)]
     assert [each and each.start for each in found] == [10, 10, 20, 20, None]
+
+
+def test_a_fast_clock_covers_nothing_that_is_not_there() -> None:
+    """What is covered ends with the newest entry, or before if the machine's clock is behind; and never before the former backup's end."""
+    assert covered_until(wall_ms=9_000, newest_ms=5_000, former_ms=0) == 5_000
+    assert covered_until(wall_ms=4_000, newest_ms=5_000, former_ms=0) == 4_000
+    assert covered_until(wall_ms=4_000, newest_ms=5_000, former_ms=4_500) == 4_500
+    assert covered_until(wall_ms=4_000, newest_ms=0, former_ms=0) == 4_000

@@ -17,16 +17,16 @@ from virtuallog_server.backup.core.manifest import BackupManifest, SavedRange, S
 SUM = f"sha256:{'9f' * 32}"
 
 
-def saved(start: int, stop: int) -> SavedRange:
+def saved(start: int, stop: int, number: int = 1) -> SavedRange:
     return SavedRange(
-        start=start, stop=stop, entries=stop - start, bytes=100, first_ms=1000 + start, last_ms=1000 + stop - 1,
+        start=start, stop=stop, number=number, entries=stop - start, bytes=100, first_ms=1000 + start, last_ms=1000 + stop - 1,
         checksum=SUM,
     )  # fmt: skip
 
 
 def with_ranges(*edges: int, number: int = 3, base: int = 1) -> BackupManifest:
     """A backup of a database with ranges between these positions."""
-    ranges = tuple(saved(low, high) for low, high in pairwise(edges))
+    ranges = tuple(saved(low, high, base) for low, high in pairwise(edges))
     start = edges[0]
     state = SavedState(position=start, time_ms=1000 + start, pairs=12, bytes=950, checksum=SUM) if start else None
     return BackupManifest(

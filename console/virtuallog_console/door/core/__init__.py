@@ -1,0 +1,1 @@
+"""Rules of the door, apart from I/O."""

@@ -1,0 +1,1 @@
+"""The past of the database: questions that processes answer, and what a viewer sees of the answers."""

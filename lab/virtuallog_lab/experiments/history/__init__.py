@@ -1,0 +1,1 @@
+"""Questions about the past of a database, and what they cost its servers."""

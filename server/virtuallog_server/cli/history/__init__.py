@@ -1,0 +1,1 @@
+"""Work of `virtuallog database get`, `ls`, `diff` and `history`."""

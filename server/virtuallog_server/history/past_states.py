@@ -1,0 +1,244 @@
+"""States of a database at positions of the past, in scratch stores: the newest snapshot before it, and the log from there on.
+
+    live snapshot | state of a backup | empty tree     the newest of them that is not past the position
+            -> scratch store in a temporary directory -> log played up to the position
+
+The servers answer reads of snapshots and of the log. A hold, which has an end, keeps the log for the time of the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import attrs
+
+from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.contract.errors import TooLargeError, TrimmedError, VirtualLogError
+from virtuallog.contract.types import LogPosition
+from virtuallog_database.control.client import place_hold, release_hold
+from virtuallog_database.engines.core.keys import read_cursor
+from virtuallog_database.errors import NoPastStateError, SnapshotNeededError
+from virtuallog_database.ports import LocalStore
+from virtuallog_database.replica.replay import Replay
+from virtuallog_database.rocks.directory import RocksDirectory
+from virtuallog_database.snapshots.messages import hold_name
+from virtuallog_database.snapshots.played_store import install, play_on, snapshot_restorer
+from virtuallog_database.snapshots.transfer import SnapshotSource
+from virtuallog_server.backup.place import BackupPlace
+from virtuallog_server.backup.retried_files import retried
+from virtuallog_server.backup.scratch_store import install_state, scratch_directory
+from virtuallog_server.history.core.reach import newest_start
+from virtuallog_server.history.past_log import PastLog
+from virtuallog_server.history.read_pace import PacedSnapshot, ReadPace
+
+HOLD_SECONDS: Final = 3600.0
+"""Seconds for which the log is held for one job; it is released at the end."""
+RELEASE_SECONDS: Final = 5.0
+"""Longest wait for the release of a hold: without it the hold ends by itself."""
+SNAPSHOTS_KEPT_MAX: Final = 16
+"""Most snapshots that are looked for at each server, from the newest one backwards. Servers keep two."""
+LOOK_SECONDS: Final = 1.0
+"""Interval between two looks at the size of the scratch directory: it grows by some 20 MB in that time."""
+
+PastProgress = Callable[[str, int], None]
+"""Callback for progress: the present step, and the position up to which it is done."""
+
+
+@attrs.frozen(kw_only=True)
+class ScratchSettings:
+    """Bounds of a job."""
+
+    bytes_per_second: float = 16e6
+    """Most bytes that are read from the cluster in a second, of the log and of snapshots together."""
+    disk_bytes: int = 8 << 30
+    """Most bytes of scratch files."""
+    folder: Path | None = None
+    """Folder for the scratch directory. None for the system's temporary one."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class PastStates:
+    """Makes states of one log."""
+
+    log: VirtualLog
+    """The live log; its services must know `DATABASE` and `SNAPSHOTS`."""
+    past: PastLog
+    place: BackupPlace | None
+    pace: ReadPace
+    settings: ScratchSettings
+    tell: PastProgress
+    _name: str = attrs.field(init=False)
+    """Name of this job in holds."""
+
+    def __attrs_post_init__(self) -> None:
+        self._name = f"history-{self.log.view.environment.random.randbytes(4).hex()}"
+
+    @asynccontextmanager
+    async def open(self, position: LogPosition) -> AsyncIterator[ScratchState]:
+        """A scratch store with the state at a position. It is deleted at the end of the block.
+
+        Raises:
+            NoPastStateError: neither a snapshot nor the log reaches so far back.
+            TooLargeError: it would take more disk than is allowed.
+            UnavailableError: the cluster does not answer.
+            VirtualLogError: as reads of the log and of backups, and of the disk.
+        """
+        async with self._scratch() as (work, directory, stack):
+            state = ScratchState(work, await self._begin(directory, position), self, stack)
+            await state.play(Replay(state.store), position, "playing")
+            yield state
+
+    @asynccontextmanager
+    async def open_oldest(self, before: LogPosition) -> AsyncIterator[ScratchState]:
+        """As `open`, with the oldest state that can be made. Raises NoPastStateError if it would be past `before`."""
+        async with self._scratch() as (work, directory, stack):
+            store = await self._begin_oldest(directory, before)
+            if read_cursor(store) > before:
+                raise NoPastStateError(before, f"the oldest one that can be made is that at {read_cursor(store)}")
+            yield ScratchState(work, store, self, stack)
+
+    @asynccontextmanager
+    async def _scratch(self) -> AsyncIterator[tuple[Path, RocksDirectory, AsyncExitStack]]:
+        """A scratch directory with a directory for a store, while the log is held, and what ends with them."""
+        async with AsyncExitStack() as stack:
+            work = Path(stack.enter_context(TemporaryDirectory(prefix="virtuallog-history-", dir=self.settings.folder)))
+            directory = await stack.enter_async_context(scratch_directory(work / "store"))
+            await stack.enter_async_context(self._holds())
+            yield work, directory, stack
+
+    # -- the state to begin with --------------------------------------------------------------------------------------
+
+    async def _begin(self, directory: RocksDirectory, position: LogPosition) -> LocalStore:
+        """The nearest state before a position."""
+        at_most, begin = position, self.past.beginning(position)
+        while True:
+            offer = await self._offer(directory, begin, at_most)
+            saved = newest_start((each.start for each in self.past.backups), begin, position)
+            if offer is None or (saved is not None and saved > offer.offer.position):
+                break
+            await self._install(directory, offer)
+            store = await directory.open()
+            if read_cursor(store) <= position:
+                return store
+            await store.close()  # its content is a little newer than its position
+            at_most = LogPosition(offer.offer.position - 1)
+        if saved is None and begin > 0:
+            reason = f"the log before it can be read from {begin} on, and no snapshot from there on is kept"
+            raise NoPastStateError(position, reason)
+        if saved is not None:
+            await self._install_saved(directory, saved)
+        return await directory.open()
+
+    async def _begin_oldest(self, directory: RocksDirectory, before: LogPosition) -> LocalStore:
+        begin = self.past.beginning(before)
+        starts = [each.start for each in self.past.backups if begin <= each.start <= before]
+        if begin > 0 and starts:
+            await self._install_saved(directory, min(starts))
+        elif begin > 0:
+            at_most, oldest = before, None
+            for _ in range(SNAPSHOTS_KEPT_MAX):
+                offer = await self._offer(directory, begin, at_most)
+                if offer is None:
+                    break
+                oldest, at_most = offer, LogPosition(offer.offer.position - 1)
+            if oldest is None:
+                reason = f"the log before it can be read from {begin} on, and no snapshot from there on is kept"
+                raise NoPastStateError(before, reason)
+            await self._install(directory, oldest)
+        return await directory.open()
+
+    async def _offer(
+        self, directory: RocksDirectory, begin: LogPosition, at_most: LogPosition
+    ) -> SnapshotSource | None:
+        """The newest snapshot of a server that is old enough. None if there is none. The server holds the log for it."""
+        if at_most <= 0:
+            return None
+        restorer = await snapshot_restorer(directory, self.log, self._name)
+        try:
+            offer = await retried(self.pace.clock, lambda: restorer.newest_offer(begin, at_most))
+        except NoPastStateError:
+            return None
+        return offer
+
+    async def _install(self, directory: RocksDirectory, source: SnapshotSource) -> None:
+        self.tell("fetching a snapshot", source.offer.position)
+        self.check_size(sum(file.size for file in source.offer.files))
+        await install(directory, PacedSnapshot(source, self.pace))
+
+    async def _install_saved(self, directory: RocksDirectory, start: int) -> None:
+        assert self.place is not None
+        manifest = next(each for each in self.past.backups if each.start == start)
+        if manifest.state is not None:
+            self.tell("fetching the state of a backup", start)
+            self.check_size(manifest.state.bytes)
+            await install_state(directory, self.place.states, await self.place.read_state(manifest), self.pace.clock)
+
+    def check_size(self, size: int) -> None:
+        """Raise TooLargeError if scratch files of this size are more than is allowed."""
+        if size > self.settings.disk_bytes:
+            raise TooLargeError(what="bytes of scratch files", size=size, limit=self.settings.disk_bytes)
+
+    # -- holds --------------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _holds(self) -> AsyncIterator[None]:
+        """The live log held from where it begins, and released at the end, with what servers hold for their snapshots."""
+        with suppress(TrimmedError):  # it may be trimmed at any moment: a read says so then
+            await retried(self.pace.clock, lambda: place_hold(self.log, self._name, self.past.trim_point, HOLD_SECONDS))
+        try:
+            yield
+        finally:
+            with self.pace.clock.timeout(RELEASE_SECONDS) as scope:
+                scope.shield = True
+                for name in (self._name, hold_name(self._name)):
+                    with suppress(VirtualLogError):  # it ends by itself
+                        await release_hold(self.log, name)
+
+
+@attrs.define(eq=False)
+class ScratchState:
+    """A state in a scratch store, which may be played on."""
+
+    _work: Path
+    store: LocalStore
+    _states: PastStates
+    _stack: AsyncExitStack
+    """Ends with the state."""
+
+    async def play(
+        self, replay: Replay, position: LogPosition, step: str, is_enough: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Play the log up to a position, or until `is_enough` says so behind an entry.
+
+        Raises: as `PastStates.open`.
+        """
+        states, clock = self._states, self._states.pace.clock
+        looked_at = clock.monotonic()
+
+        def tell(position: int) -> None:
+            nonlocal looked_at
+            states.tell(step, position)
+            if clock.monotonic() >= looked_at + LOOK_SECONDS:
+                looked_at = clock.monotonic()
+                states.check_size(_size_of(self._work))
+
+        try:
+            await play_on(replay, states.past, position, tell, is_enough)
+            states.check_size(_size_of(self._work))
+        except SnapshotNeededError as error:
+            reason = f"the log was trimmed up to {error.first} meanwhile"
+            raise NoPastStateError(replay.cursor, reason) from error
+
+    async def another_store(self, name: str) -> LocalStore:
+        """One more scratch store, empty, for as long as this one."""
+        directory = await self._stack.enter_async_context(scratch_directory(self._work / name))
+        return await directory.open()
+
+
+def _size_of(folder: Path) -> int:
+    """Bytes of all files below a folder."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
