@@ -275,7 +275,13 @@ async def run(plan: SiegePlan) -> SiegeResult:
 
 @click.command()
 @click.option("--rounds", default=20, show_default=True, type=click.IntRange(min=1, max=1000))
-@click.option("--seconds", default=0.5, show_default=True, type=click.FloatRange(0.05, 60), help="Of each measurement.")
+@click.option(
+    "--seconds",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(0.05, 60),
+    help="Of each measurement; a hundred tails are sent something once a second.",
+)
 @click.option("--within", default=float("inf"), help="Begin no round after so many seconds.")
 @click.option("--load", "loads", multiple=True, type=click.Choice([*CALLERS]), help="Only this one; may be repeated.")
 @click.option(
