@@ -17,5 +17,5 @@ def test_the_page_does_what_it_says(tmp_path: Path) -> None:
     with open_clusters(tmp_path) as clusters:
         kinds = run_document(ROOT / "docs/howto/history.md", clusters)
 
-    assert kinds == ["sh", "python", "sh", "sh", "text", "sh", "text", "sh"]
+    assert kinds == ["sh", "sh", "python", "sh", "sh", "text", "sh", "text", "sh"]
     assert not (tmp_path / "here").exists()
