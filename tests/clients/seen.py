@@ -1,4 +1,4 @@
-"""What clients saw: rows that tests note, and the table that is printed at the end of the run."""
+"""Rows that tests note of each client, and the table of them that is printed at the end of the run."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class Span:
 
     name: str
     incarnation: str
-    """What tells a process from one that is started later under the same name."""
+    """Mark of one process: another one that is started later under the same name has another mark."""
     since: float
     until: float
 

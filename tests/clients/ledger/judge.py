@@ -30,7 +30,7 @@ from tests.clients.client_program import History
 
 @attrs.frozen(kw_only=True)
 class Found:
-    """What another client finds below ROOT afterwards."""
+    """Tree below ROOT at the end, as another client reads it."""
 
     entries: Mapping[str, int]
     """Path -> data of each child of `entries`."""

@@ -18,7 +18,7 @@ from virtuallog_lab.harness.zookeeper_ensemble import JAR_NAMES, JARS
 
 SOURCES: Final = Path(__file__).parent
 GO_PATH: Final = Path("/usr/share/gocode")
-"""Where Debian has packages of Go."""
+"""Folder of the Go packages of Debian."""
 NODE_CLIENT: Final = "node-zookeeper-client@1.1.3"
 
 
@@ -27,7 +27,7 @@ class Language:
     """One client library."""
 
     client: str
-    """What the table calls it."""
+    """Name of the library in the table."""
     build: Callable[[Path], Command]
     """Builds the program in a folder; returns the command that runs it. Skips the test if the client cannot be had."""
 

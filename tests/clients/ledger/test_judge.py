@@ -38,7 +38,7 @@ FOUND = Found(
 
 @pytest.mark.parametrize("entries", [{}, {"e-3": 3}])
 def test_a_right_history_breaks_no_promise(entries: Mapping[str, int]) -> None:
-    """Whether the write with an unknown outcome was done or not."""
+    """A write with an unknown outcome may be done or not."""
     found = attrs.evolve(FOUND, entries={**FOUND.entries, **entries})
 
     assert list(judge(History(list(RIGHT)), found)) == []

@@ -62,7 +62,7 @@ class Member:
 
     @property
     def conninfo(self) -> str:
-        """How libpq connects to its PostgreSQL alone."""
+        """Connection string of libpq for the PostgreSQL of this member alone."""
         return f"host={HOST} port={self.sql_port} user={USER} dbname=postgres connect_timeout=2"
 
     @property

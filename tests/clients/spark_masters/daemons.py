@@ -90,7 +90,7 @@ class Master(Daemon):
     page_port: int
 
     def page(self) -> dict[str, Any]:
-        """What it says of itself, its workers and applications. Empty if it does not answer."""
+        """Status page of the daemon: its state, workers and applications. Empty if it does not answer."""
         try:
             with urllib.request.urlopen(f"http://{HOST}:{self.page_port}/json/", timeout=ANSWER_SECONDS) as answer:
                 found: dict[str, Any] = json.load(answer)

@@ -247,7 +247,7 @@ async def test_a_tail_that_does_not_ask_for_the_latest_skips_nothing(autojump_cl
 
 
 async def test_a_tail_that_begins_among_skipped_entries_counts_its_own(autojump_clock: MockClock) -> None:
-    """What was skipped before its first position is none of its business."""
+    """Entries that were skipped before the first position of a tail are not counted for it."""
     async with tails() as here:
         others = [await here.open() for _ in range(50)]
         await here.append(*(str(number) for number in range(100)))

@@ -87,7 +87,7 @@ async def test_each_change_has_its_entry_its_cause_and_its_client() -> None:
 
 
 async def test_ephemerals_go_with_their_session() -> None:
-    """Of one that is closed and of one that expires; their numbers are those in the tree."""
+    """Ephemerals of a closed session and of an expired one are deleted. Their names have the numbers of the tree."""
     log = DrawnLog()
     log.do(CreateSession(1, b"p" * 16, 4000), CreateSession(2, b"p" * 16, 4000), Create("/e", b""))
     numbered: Operation = Create("/e/n-", b"", mode=Mode.EPHEMERAL_SEQUENTIAL)

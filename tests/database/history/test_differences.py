@@ -53,7 +53,7 @@ def test_differences_are_those_of_two_full_dumps(log: DrawnLog, data: st.DataObj
 
 
 async def test_each_kind_of_a_difference() -> None:
-    """What is created and deleted in between is none, and neither is a parent with other children."""
+    """A znode that is created and deleted in between is no difference, and neither is a parent with other children."""
     log = DrawnLog()
     log.enable(BOUNDS)
     log.do(*(Create(path, b"1") for path in ("/gone", "/same", "/data", "/acl", "/again", "/long")))

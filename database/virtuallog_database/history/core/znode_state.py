@@ -39,7 +39,7 @@ class ZnodeState:
 
     @property
     def identity(self) -> tuple[int, int, int]:
-        """What stays for the whole life of a znode: another one at the same path has another."""
+        """Facts that never change in the life of a znode. A later znode at the same path differs in them."""
         return self.czxid, self.kind, self.owner
 
     @property
