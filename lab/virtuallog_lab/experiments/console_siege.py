@@ -191,6 +191,8 @@ class Besieged:
                 nursery.start_soon(self._count, kind, load, seconds)
             await CLOCK.sleep(max(0.0, end - CLOCK.monotonic()))
             cpu = meter.seconds()
+        if not latencies:
+            tell(f"{state}, {load}: no append began and ended in {seconds:g} s")
         return SiegeSample(state=state, load=load, latencies=sorted(latencies), seconds=seconds, cpu=cpu)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from statistics import median
 from typing import Any, Final
 
@@ -63,13 +64,15 @@ class SiegeSample:
         return len(self.latencies) / self.seconds
 
     def milliseconds(self, share: float) -> float:
-        """Latency that this share of the appends does not exceed."""
-        return 1000 * percentile(self.latencies, share)
+        """Latency that this share of the appends does not exceed. Infinite if there was none."""
+        return 1000 * percentile(self.latencies, share) if self.latencies else inf
 
     @property
     def cost(self) -> float:
-        """Figure that the console should not raise: the median latency, or for a saturated loop the seconds for an append."""
-        return 1 / self.per_second if CALLERS[self.load] > 1 else self.milliseconds(0.5)
+        """Figure that the console should not raise: the median latency, or for a saturated loop the seconds for an append. Infinite if
+        there was none.
+        """
+        return 1 / self.per_second if CALLERS[self.load] > 1 and self.latencies else self.milliseconds(0.5)
 
 
 @attrs.frozen(kw_only=True)
@@ -158,8 +161,10 @@ def report(machine: Machine, plan: SiegePlan, result: SiegeResult) -> Report:
 
 
 def _more(those: Sequence[SiegeSample], base: Sequence[SiegeSample]) -> Sequence[float]:
-    """Ratios of the rounds, less 1."""
-    return [each.cost / other.cost - 1 for each, other in zip(those, base, strict=True)]
+    """Ratios of the rounds, less 1. Rounds without an append in either state tell nothing, and are left out."""
+    return [
+        each.cost / other.cost - 1 for each, other in zip(those, base, strict=True) if each.latencies or other.latencies
+    ]
 
 
 def _verdict(more: Sequence[float]) -> tuple[str, str]:

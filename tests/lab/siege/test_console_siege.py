@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,22 @@ def test_the_ratio_is_that_of_one_round() -> None:
     assert {row[5] for row in told.tables[0].rows} == {"", "open"}
     assert [row[0] for row in told.tables[0].rows][: len(STATES)] == [f"paced, {state}" for state in STATES]
     assert [*map(list, told.tables[1].rows)] == [["tails: events", "5.0", "-"], ["scan: silent", "-", "2.0"]]
+
+
+def test_a_slice_without_an_append_is_infinitely_slow() -> None:
+    """The disk may stall for longer than a slice. A round that stalled in both states tells nothing, and is left out."""
+    counts = [*[(100, 100)] * 4, (100, 0), (0, 100), (0, 0)]
+    samples = [
+        sample(state, load, 1.0, count)
+        for both in counts
+        for state, count in zip(("quiet", "scanned"), both, strict=True)
+        for load in ("1 caller", "64 callers")
+    ]
+    plan = SiegePlan(rounds=len(counts), seconds=1.0, loads=("1 caller", "64 callers"), states=("quiet", "scanned"))
+    rows = report(Machine.look(), plan, SiegeResult(samples, [])).plain["rows"]
+
+    found = [(rows[f"{load}, scanned"][name]) for load in plan.loads for name in ("more", "more_low", "more_high")]
+    assert found == [0.0, -1.0, inf] * 2
 
 
 @pytest.mark.parametrize(
