@@ -1,0 +1,145 @@
+"""States of the past: from any mixture of snapshots, and with servers that are down."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.database.history.drawn_log import START_MS, DrawnLog
+from tests.server.backup.places import MemoryPlace
+from tests.server.history.past_bench import CLUSTER, PastBench, past_bench
+from virtuallog.contract.errors import UnavailableError
+from virtuallog.contract.types import NodeId
+from virtuallog_database.engines.core.state_digests import state_digest_of
+from virtuallog_database.errors import NoPastStateError
+from virtuallog_database.replica.replay import Replay
+from virtuallog_database.tree.commands import Create, SetData
+from virtuallog_loglets.archive.core.manifest import checksum
+from virtuallog_server.backup.core.manifest import BackupManifest, SavedState
+from virtuallog_server.backup.place import BackupPlace
+from virtuallog_server.backup.scratch_store import scratch_directory
+from virtuallog_server.backup.state_files import upload_store
+from virtuallog_server.history.past_log import Moment
+
+
+async def saved_state(bench: PastBench, place: MemoryPlace, position: int) -> BackupManifest:
+    """A full backup with the state at this position and no range."""
+    async with scratch_directory(bench.folder / f"saved-{position}") as directory:
+        store = await directory.open()
+        Replay(store).apply(bench.log.clipped(0, position))
+        states = BackupPlace("memory://backups", place).states
+        made = await upload_store(states, directory, store, CLUSTER, START_MS)
+        digests = dict(state_digest_of(store).finish())
+    blob = await BackupPlace("memory://backups", place).state_blob(CLUSTER.hex(), position)
+    state = SavedState(
+        position=position, time_ms=START_MS, pairs=made.pairs, bytes=made.size, checksum=checksum(blob or b"")
+    )
+    return BackupManifest(
+        number=1, base=1, cluster=CLUSTER.hex(), database=True, start=position, stop=position, covered_ms=START_MS,
+        digests=digests, state=state, ranges=(), writer="test",
+    )  # fmt: skip
+
+
+def written(log: DrawnLog, count: int) -> None:
+    """`/a` has the number of the entry before as its data."""
+    log.do(Create("/a", b"0"))
+    for number in range(1, count):
+        log.do(SetData("/a", b"%d" % number))
+
+
+async def test_a_snapshot_whose_content_is_newer_is_not_shown_as_an_earlier_state(tmp_path: Path) -> None:
+    """A server goes on while it takes a snapshot at 4, which then has the entries below 7. A question about 5 is answered from the beginning of
+    the log."""
+    async with past_bench(tmp_path) as bench:
+        written(bench.log, 10)
+        await (await bench.server()).take(bench.log, 4, content=7)
+
+        found = [await bench.past().znode("/a", Moment(position=at), bytes_max=9) for at in range(1, 11)]
+
+        assert [each.value.data for each in found] == [b"%d" % number for number in range(10)]
+
+
+async def test_a_node_that_is_down_is_not_needed_if_the_log_has_its_beginning(tmp_path: Path) -> None:
+    """Its snapshots may be nearer, but all can be played; nor is it needed if another server has a snapshot that is old enough."""
+    async with past_bench(tmp_path) as bench:
+        written(bench.log, 6)
+        await (await bench.server()).take(bench.log, 4)
+        bench.down.add(NodeId(2))
+
+        found = [await bench.past().znode("/a", Moment(position=at), bytes_max=9) for at in (2, 5)]
+
+        assert [each.value.data for each in found] == [b"1", b"4"]
+
+
+async def test_a_node_that_is_down_may_have_what_is_needed(tmp_path: Path) -> None:
+    """Behind the trim point, where the others have no snapshot: it may be asked again later. Once it has answered that it has none, asking again
+    does not help."""
+    async with past_bench(tmp_path) as bench:
+        written(bench.log, 6)
+        await (await bench.server()).take(bench.log, 4)
+        bench.down.add(NodeId(2))
+        bench.trim_point = 1
+
+        with pytest.raises(UnavailableError, match="node 2 is down"):
+            await bench.past().znode("/a", Moment(position=2), bytes_max=9)
+        bench.down.clear()
+        with pytest.raises(NoPastStateError, match="no snapshot from there on"):
+            await bench.past().znode("/a", Moment(position=2), bytes_max=9)
+
+
+async def test_the_oldest_state_is_that_of_a_snapshot_or_of_a_backup(tmp_path: Path) -> None:
+    """The one that reaches further back. A full backup may have been made behind a snapshot that is still kept."""
+    async with past_bench(tmp_path) as bench:
+        written(bench.log, 12)
+        server = await bench.server()
+        for position in (3, 6, 9):
+            await server.take(bench.log, position)
+        bench.trim_point = 2
+        place = MemoryPlace()
+
+        async def start(*backups: BackupManifest) -> int:
+            past = bench.past(backups, open_files=place)
+            return (await past.changes("/a", None, Moment(position=12), limit=1, bytes_max=9)).start
+
+        saved = await saved_state(bench, place, 5)
+        assert await start() == await start(saved) == 3
+        await bench.server(2)
+        bench.down.add(NodeId(1))
+        assert await start(saved) == 5
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_every_answer_is_that_of_a_replay(tmp_path: Path, seed: int) -> None:
+    """Two servers with snapshots anywhere, whose content may be newer, one of them down at times, and a log that is trimmed anywhere: a state is right or
+    refused, and refused only if the log has been trimmed. Nothing is left of a question."""
+    chance, refused = random.Random(seed), list[bool]()
+    async with past_bench(tmp_path) as bench:
+        written(bench.log, 30)
+        for number in (1, 2):
+            server, at = await bench.server(number), 0
+            for _ in range(chance.randrange(4)):
+                at = chance.randrange(at, 29) + 1
+                content = min(30, at + chance.choice((0, 0, 3)))
+                await server.take(bench.log, at, content)
+                at = content
+                if at >= 29:
+                    break
+        bench.trim_point = chance.choice((0, 0, chance.randrange(30)))
+        for _ in range(6):
+            bench.down = {NodeId(chance.choice((1, 2)))} if chance.random() < 0.3 else set()
+            position = chance.randrange(1, 31)
+            try:
+                found = await bench.past().znode("/a", Moment(position=position), bytes_max=9)
+            except NoPastStateError:
+                refused.append(bench.trim_point > 0)
+            except UnavailableError:
+                refused.append(bench.trim_point > 0 and bool(bench.down))
+            else:
+                assert (found.position, found.value.data) == (position, b"%d" % (position - 1))
+        assert (
+            all(refused)
+            and not list((tmp_path / "scratch").iterdir())
+            and not any("history" in name for name in bench.holds)
+        )
