@@ -14,9 +14,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import attrs
@@ -26,6 +24,7 @@ from virtuallog.contract.errors import CorruptionError, InvalidSettingError, Mal
 from virtuallog.contract.ports import Clock
 from virtuallog.contract.register import ClusterId
 from virtuallog.contract.types import LogPosition
+from virtuallog.runtime.scratch_folder import scratch_folder
 from virtuallog_database.engines.core.state_digests import state_digest_of
 from virtuallog_database.ports import LocalStore
 from virtuallog_database.snapshots.compaction_manifest import Manifest
@@ -248,8 +247,8 @@ class _Restore:
         )
 
     async def _restore_state(self, plan: RestorePlan, manifest: BackupManifest) -> Manifest:
-        with TemporaryDirectory(prefix="virtuallog-restore-") as work:
-            async with scratch_directory(Path(work) / "store") as directory:
+        with scratch_folder("restore") as work:
+            async with scratch_directory(work / "store") as directory:
                 self._tell("fetching the state", manifest.start)
                 store = await open_saved_state(directory, self._place, manifest, self._clock)
                 saved = JoinedLog(saved_parts(self._place, manifest, self._clock))
@@ -262,7 +261,7 @@ class _Restore:
                     self._sessions = end_sessions(store, time_ms)
                 self._tell("publishing", plan.position)
                 into = CompactionStore(self._wanted.into, self._open_files)
-                return await upload_inherited(into, store, plan.cluster, time_ms, Path(work) / "made")
+                return await upload_inherited(into, store, plan.cluster, time_ms, work / "made")
 
     async def _copy(self, plan: RestorePlan, manifest: BackupManifest) -> RestoredHistory:
         assert plan.since is not None

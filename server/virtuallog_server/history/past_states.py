@@ -12,7 +12,6 @@ import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 import attrs
@@ -21,6 +20,7 @@ from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.contract.errors import TooLargeError, TrimmedError, UnavailableError, VirtualLogError
 from virtuallog.contract.types import LogPosition
 from virtuallog.runtime import log
+from virtuallog.runtime.scratch_folder import scratch_folder
 from virtuallog_database.control.client import place_hold, release_hold
 from virtuallog_database.engines.core.keys import read_cursor
 from virtuallog_database.errors import NoPastStateError, SnapshotNeededError
@@ -109,7 +109,7 @@ class PastStates:
     async def _scratch(self) -> AsyncIterator[tuple[Path, AsyncExitStack]]:
         """A scratch directory, while the log is held, and what ends with them."""
         async with AsyncExitStack() as stack:
-            work = Path(stack.enter_context(TemporaryDirectory(prefix="virtuallog-history-", dir=self.settings.folder)))
+            work = stack.enter_context(scratch_folder("history", self.settings.folder))
             await stack.enter_async_context(self._holds())
             yield work, stack
 
