@@ -159,9 +159,13 @@ class BackupPlace:
         """
         named = set[RangeId]()
         for manifest in await self.newest_of_each_base():
-            if manifest.cluster == cluster:
-                named |= {(each.start, each.stop, each.number) for each in manifest.ranges}
+            named |= _ranges_of(manifest, cluster)
         orphans = [each for each in await self.ranges(cluster) if each not in named and each[2] <= number]
+        # A list may be older than the files. But what a run has written is named by its own manifest, if by any.
+        for run in {each[2] for each in orphans}:
+            if await self._files.read_range(manifests.name_of(run), 0, 1) is not None:
+                named |= _ranges_of(await self.read(run), cluster)
+        orphans = [each for each in orphans if each not in named]
         for orphan in orphans:
             files = self.range_files(cluster, *orphan)
             for name in await files.list():
@@ -171,6 +175,11 @@ class BackupPlace:
     @property
     def _files(self) -> Directory:
         return self.open_files(self.url)
+
+
+def _ranges_of(manifest: BackupManifest, cluster: str) -> set[RangeId]:
+    """Ranges of this cluster that a backup names."""
+    return {(each.start, each.stop, each.number) for each in manifest.ranges if manifest.cluster == cluster}
 
 
 def _directory_of(cluster: str, start: int, stop: int, number: int) -> str:

@@ -124,24 +124,34 @@ async def restore_backup(
     return await _Restore(place, wanted, open_files, clock, random, tell).run()
 
 
-async def find_backup(place: BackupPlace, wanted: BackupRequest) -> BackupManifest:
+async def find_backup(place: BackupPlace, wanted: BackupRequest, since: LogPosition | None = None) -> BackupManifest:
     """The newest backup that reaches to the position or the time; the one with the number, if that is given.
+
+    Args:
+        place: location of the backups.
+        wanted: the request.
+        since: position that it must reach back to. None for any.
 
     Raises:
         InvalidSettingError: there is none; says what the place has.
         InvalidSettingError: backups of several clusters are there, and only one of the former reaches there.
         CorruptionError, MalformedError: the manifest of a newer one is damaged: name an older one by its number.
     """
+
+    def reaches(manifest: BackupManifest) -> bool:
+        is_far = since is None or manifest.start <= since
+        return is_far and covers(manifest, wanted.position, wanted.time_ms)
+
     reach = list[str]()
     if wanted.number is not None:
         manifest = await place.read(wanted.number)
-        if covers(manifest, wanted.position, wanted.time_ms):
+        if reaches(manifest):
             return manifest
         reach.append(_reach(manifest))
     else:
         found = newest = await _newest(place)
         while found is not None and newest is not None:
-            if covers(found, wanted.position, wanted.time_ms):
+            if reaches(found):
                 return _of_one_cluster(found, newest)
             reach.append(_reach(found))
             found = await _newest(place, found.base)
@@ -214,7 +224,7 @@ class _Restore:
             _PLANNED.reached()
         else:
             here = attrs.evolve(wanted, position=plan.position, time_ms=None)
-            manifest = await find_backup(self._place, here)
+            manifest = await find_backup(self._place, here, plan.since)
         plan.check(wanted.into, wanted.asked, bytes.fromhex(manifest.cluster))
         state = await self._restore_state(plan, manifest) if plan.state else None
         history = await self._copy(plan, manifest) if plan.since is not None else None
