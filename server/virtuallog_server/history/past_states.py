@@ -8,6 +8,7 @@ The servers answer reads of snapshots and of the log. A hold, which has an end, 
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -34,6 +35,7 @@ from virtuallog_server.backup.place import BackupPlace
 from virtuallog_server.backup.retried_files import ATTEMPTS_MAX, retried
 from virtuallog_server.backup.scratch_store import install_state, scratch_directory
 from virtuallog_server.history.core.reach import newest_start
+from virtuallog_server.history.core.rows import ROWS_BYTES_MAX
 from virtuallog_server.history.past_log import PastLog
 from virtuallog_server.history.read_pace import PacedSnapshot, ReadPace
 
@@ -58,6 +60,8 @@ class ScratchSettings:
     """Most bytes that are read from the cluster in a second, of the log and of snapshots together."""
     disk_bytes: int = 8 << 30
     """Most bytes of scratch files."""
+    answer_bytes: int = ROWS_BYTES_MAX
+    """Most bytes of the values and ACLs in an answer, but for one row."""
     folder: Path | None = None
     """Folder for the scratch directory. None for the system's temporary one."""
 
@@ -269,4 +273,9 @@ async def _opened(stack: AsyncExitStack, path: Path) -> RocksDirectory:
 
 def _size_of(folder: Path) -> int:
     """Bytes of all files below a folder."""
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    size = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):  # the store merges its files meanwhile
+                size += Path(path, name).lstat().st_size
+    return size

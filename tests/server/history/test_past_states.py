@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from virtuallog_server.backup.place import BackupPlace
 from virtuallog_server.backup.scratch_store import scratch_directory
 from virtuallog_server.backup.state_files import upload_store
 from virtuallog_server.history.past_log import Moment
+from virtuallog_server.history.past_states import _size_of
 
 
 async def saved_state(bench: PastBench, place: MemoryPlace, position: int) -> BackupManifest:
@@ -143,3 +145,46 @@ async def test_every_answer_is_that_of_a_replay(tmp_path: Path, seed: int) -> No
             and not list((tmp_path / "scratch").iterdir())
             and not any("history" in name for name in bench.holds)
         )
+
+
+async def test_large_values_end_an_answer(tmp_path: Path) -> None:
+    """Before it has more than its bound; the rest is in the next answers. The last changes are fewer then."""
+    async with past_bench(tmp_path) as bench:
+        await bench.server()
+        count, size = 9, 1000
+        bench.log.do(Create("/v", b""))
+        for number in range(count):
+            bench.log.do(Create(f"/v/{number}", bytes(size)))
+        past, stop = bench.past(answer_bytes=4000), Moment(position=count + 1)
+
+        changes = await past.changes("/v", Moment(position=1), stop, limit=100, bytes_max=size)
+        last = await past.changes("/v", Moment(position=1), stop, limit=100, bytes_max=size, only_last=True)
+        differences = await past.differences("/v", Moment(position=1), stop, after="", limit=100, bytes_max=size)
+
+        assert [each.path for each in changes.changes] == [f"/v/{number}" for number in range(4)]
+        assert changes.more_from == 5
+        assert [each.path for each in last.changes] == ["/v/6", "/v/7", "/v/8"] and last.dropped == 6
+        assert [each.path for each in differences.differences] == [f"/v/{number}" for number in range(4)]
+        assert differences.more_after == "/v/3"
+
+
+def test_files_may_go_while_they_are_counted(tmp_path: Path) -> None:
+    """The store merges its files: one that is gone when its size is asked for counts nothing."""
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "stays").write_bytes(bytes(100))
+    is_over = threading.Event()
+
+    def merges() -> None:
+        while not is_over.is_set():
+            for number in range(20):
+                (tmp_path / "store" / f"{number}").touch()
+            for number in range(20):
+                (tmp_path / "store" / f"{number}").unlink()
+
+    thread = threading.Thread(target=merges)
+    thread.start()
+    try:
+        assert {_size_of(tmp_path) for _ in range(2000)} == {100}
+    finally:
+        is_over.set()
+        thread.join()
