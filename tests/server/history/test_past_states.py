@@ -8,40 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.database.history.drawn_log import START_MS, DrawnLog
+from tests.database.history.drawn_log import DrawnLog
 from tests.server.backup.places import MemoryPlace
-from tests.server.history.past_bench import CLUSTER, PastBench, past_bench
+from tests.server.backup.saved_states import saved_state
+from tests.server.history.past_bench import past_bench
 from virtuallog.contract.errors import UnavailableError
 from virtuallog.contract.types import NodeId
-from virtuallog_database.engines.core.state_digests import state_digest_of
 from virtuallog_database.errors import NoPastStateError
-from virtuallog_database.replica.replay import Replay
 from virtuallog_database.tree.commands import Create, SetData
-from virtuallog_loglets.archive.core.manifest import checksum
-from virtuallog_server.backup.core.manifest import BackupManifest, SavedState
-from virtuallog_server.backup.place import BackupPlace
-from virtuallog_server.backup.scratch_store import scratch_directory
-from virtuallog_server.backup.state_files import upload_store
+from virtuallog_server.backup.core.manifest import BackupManifest
 from virtuallog_server.history.past_log import Moment
 from virtuallog_server.history.past_states import _size_of
-
-
-async def saved_state(bench: PastBench, place: MemoryPlace, position: int) -> BackupManifest:
-    """A full backup with the state at this position and no range."""
-    async with scratch_directory(bench.folder / f"saved-{position}") as directory:
-        store = await directory.open()
-        Replay(store).apply(bench.log.clipped(0, position))
-        states = BackupPlace("memory://backups", place).states
-        made = await upload_store(states, directory, store, CLUSTER, START_MS)
-        digests = dict(state_digest_of(store).finish())
-    blob = await BackupPlace("memory://backups", place).state_blob(CLUSTER.hex(), position)
-    state = SavedState(
-        position=position, time_ms=START_MS, pairs=made.pairs, bytes=made.size, checksum=checksum(blob or b"")
-    )
-    return BackupManifest(
-        number=1, base=1, cluster=CLUSTER.hex(), database=True, start=position, stop=position, covered_ms=START_MS,
-        digests=digests, state=state, ranges=(), writer="test",
-    )  # fmt: skip
 
 
 def written(log: DrawnLog, count: int) -> None:
@@ -105,7 +82,7 @@ async def test_the_oldest_state_is_that_of_a_snapshot_or_of_a_backup(tmp_path: P
             past = bench.past(backups, open_files=place)
             return (await past.changes("/a", None, Moment(position=12), limit=1, bytes_max=9)).start
 
-        saved = await saved_state(bench, place, 5)
+        saved = await saved_state(place, tmp_path, bench.log, 5)
         assert await start() == await start(saved) == 3
         await bench.server(2)
         bench.down.add(NodeId(1))
