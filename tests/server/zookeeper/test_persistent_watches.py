@@ -7,49 +7,27 @@ from __future__ import annotations
 
 import pytest
 
+from tests.server.zookeeper.watch_requests import (
+    ADD_WATCH,
+    CHECK_WATCHES,
+    CHILDREN,
+    CREATED,
+    DATA,
+    DELETED,
+    MULTI,
+    PERSISTENT,
+    RECURSIVE,
+    REMOVE_WATCHES,
+    SET_WATCHES2,
+    add_watch,
+    events_before_ping,
+    multi,
+    restored,
+)
 from tests.server.zookeeper.world import RawClient, World, created, served, setting, watched
 from virtuallog_database.replica.command_proposals import SERVER
 from virtuallog_database.tree.commands import ExpireSessions
 from virtuallog_simulation.workload.database.jute import Writer
-
-CREATED, DELETED, DATA, CHILDREN = 1, 2, 3, 4
-PERSISTENT, RECURSIVE = 0, 1
-ADD_WATCH, CHECK_WATCHES, REMOVE_WATCHES, SET_WATCHES2 = 106, 17, 18, 105
-MULTI = 14
-
-
-async def add_watch(client: RawClient, path: str, mode: int) -> None:
-    """Add a watch that stays."""
-    assert (await client.call(ADD_WATCH, Writer().string(path).int32(mode))).error == 0
-
-
-def restored(since: int, **paths: list[str]) -> Writer:
-    """The body of a setWatches2."""
-    body = Writer().int64(since)
-    for kind in ("data", "exist", "child", "persistent", "recursive"):
-        body.strings(paths.get(kind, []))
-    return body
-
-
-def multi(*operations: tuple[int, Writer]) -> Writer:
-    """The body of a multi."""
-    body = Writer()
-    for kind, operation in operations:
-        body.int32(kind).flag(False).int32(-1)
-        body.content += operation.content
-    return body.int32(-1).flag(True).int32(-1)
-
-
-async def events_before_ping(client: RawClient) -> list[tuple[int, str]]:
-    """The events that come before the answer to a ping."""
-    await client.send(11, xid=-2)
-    events = []
-    while (reply := await client.reply()).xid == -1:
-        kind, _ = reply.body.int32(), reply.body.int32()
-        events.append((kind, reply.body.string()))
-    assert reply.xid == -2
-    return events
-
 
 STANDARD_READS = {"getData": 4, "exists": 3, "getChildren": 8}
 
