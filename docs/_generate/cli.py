@@ -21,7 +21,7 @@ All commands are below `virtuallog`. `virtuallog COMMAND --help` prints the same
 | 1 | failed: the same command will fail again |
 | 2 | wrong usage; nothing was started |
 | 3 | unavailable: not enough nodes answered. The request may have been carried out |
-| 130 | ended by Ctrl-C |
+| 130 | ended by Ctrl-C or SIGTERM |
 
 The reason of a failure is one line on stderr, and says what to do about it where that is known. Tables and progress bars have no colours if
 `NO_COLOR` is set, or if the output is no terminal. `virtuallog completion SHELL` prints the completion script of bash, zsh or fish; it and a manual

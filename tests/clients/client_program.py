@@ -67,9 +67,11 @@ class ClientProgram:
     history: History = attrs.field(factory=History)
     _news: trio.Condition = attrs.field(factory=trio.Condition, init=False)
     _writes: int = attrs.field(default=0, init=False)
+    _is_silent: bool = attrs.field(default=False, init=False)
+    """True once there are no more lines: it has ended."""
 
     async def read(self) -> None:
-        """Read lines until it ends."""
+        """Read lines until it ends, and note its end."""
         assert self.process.stdout is not None
         rest = b""
         async for chunk in self.process.stdout:
@@ -80,6 +82,9 @@ class ClientProgram:
                     self.history.lines.append(line)
                     self._writes += line.get("outcome") == "ok"
                 self._news.notify_all()
+        async with self._news:
+            self._is_silent = True
+            self._news.notify_all()
 
     async def ready(self) -> None:
         """Return once it has begun."""
@@ -107,7 +112,7 @@ class ClientProgram:
         with trio.move_on_after(PATIENCE_SECONDS) as patience:
             async with self._news:
                 while not is_so():
-                    assert self.process.poll() in {None, 0}, self._last_words
+                    assert not self._is_silent, self._last_words
                     await self._news.wait()
         assert not patience.cancelled_caught, self._last_words
 

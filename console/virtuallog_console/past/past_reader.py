@@ -24,6 +24,8 @@ from virtuallog_server.cli.common.failures import UNAVAILABLE
 
 ANSWER_SECONDS: Final = 60.0
 """Longest question. On a machine that is busy, a process of low priority may not come to its end."""
+END_SECONDS: Final = 20.0
+"""Longest end of a process: some seconds for the release of its hold, and the time to delete its files."""
 ANSWER_BYTES_MAX: Final = 16 << 20
 """Most bytes of an answer. The rows and values that are asked for have some hundred KiB, and one entry may add more."""
 _ERROR_BYTES_MAX: Final = 4096
@@ -91,21 +93,30 @@ class PastReader:
         output, errors = bytearray(), bytearray()
         try:
             assert process.stdout is not None and process.stderr is not None
-            with self._clock.timeout(self._seconds):
+            with self._clock.timeout(self._seconds) as scope:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(_read, process.stdout, output, ANSWER_BYTES_MAX)
                     nursery.start_soon(_read, process.stderr, errors, _ERROR_BYTES_MAX)
                 await process.wait()
         finally:
             with trio.CancelScope(shield=True):
-                if process.poll() is None:
-                    process.terminate()  # not killed: it deletes its scratch store
-                    await process.wait()
-        if process.returncode is None or process.returncode < 0:
+                await self._end(process)
+        if scope.cancelled_caught:
             raise UnavailableError(
                 f"no answer within {self._seconds:g} s; `virtuallog database history` takes the time that it needs"
             )
+        assert process.returncode is not None
         return _answer(process.returncode, bytes(output), bytes(errors))
+
+    async def _end(self, process: trio.Process) -> None:
+        """End a process that still runs: it deletes its scratch store, unless that takes too long."""
+        if process.poll() is None:
+            process.terminate()
+            with self._clock.timeout(END_SECONDS):
+                await process.wait()
+        if process.poll() is None:
+            process.kill()
+            await process.wait()
 
     @property
     def _environment(self) -> Mapping[str, str]:
@@ -122,6 +133,8 @@ async def _read(stream: trio.abc.ReceiveStream, into: bytearray, most: int) -> N
 
 
 def _answer(code: int, output: bytes, errors: bytes) -> Mapping[str, Any]:
+    if code < 0:
+        raise UnavailableError(f"the process that answers was ended by signal {-code}")
     if code:
         (*_, line) = errors.decode(errors="replace").strip().splitlines() or [f"the command has ended with {code}"]
         reason = line.removeprefix("virtuallog: ")

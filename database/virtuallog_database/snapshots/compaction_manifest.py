@@ -39,6 +39,7 @@ VERSION: Final = 1
 BYTES_MAX: Final = 16 << 20
 """Largest manifest: some 100,000 files of 16 MiB each. Bounds the cost of a wrong file."""
 _MANIFEST: Final = re.compile(r"([0-9a-f]{32})-(\d{20})\.json")
+_DIRECTORY: Final = re.compile(r"([0-9a-f]{32})-(\d{20})", re.ASCII)
 _STORED: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 
 
@@ -61,6 +62,12 @@ def cluster_of(name: str) -> bytes | None:
 def position_of(name: str, cluster: bytes) -> LogPosition | None:
     """Position in a manifest's file name. None if it is no manifest of this cluster."""
     match = _MANIFEST.fullmatch(name)
+    return LogPosition(int(match[2])) if match is not None and match[1] == cluster.hex() else None
+
+
+def position_of_directory(name: str, cluster: bytes) -> LogPosition | None:
+    """Position in the name of a directory of files. None if it is none of this cluster."""
+    match = _DIRECTORY.fullmatch(name)
     return LogPosition(int(match[2])) if match is not None and match[1] == cluster.hex() else None
 
 

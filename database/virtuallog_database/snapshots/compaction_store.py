@@ -121,9 +121,13 @@ class CompactionStore:
         Reads of removed files fail."""
         removed = (await self.positions(cluster))[:-keep]
         for position in removed:
-            await self._published.delete(manifest_name(cluster, position))
-            await self.remove_files(cluster, position)
+            await self.remove(cluster, position)
         return removed
+
+    async def remove(self, cluster: bytes, position: int) -> None:
+        """Remove a compaction. Killed in between, it is none any more, and some of its files are left."""
+        await self._published.delete(manifest_name(cluster, position))
+        await self.remove_files(cluster, position)
 
     async def remove_files(self, cluster: bytes, position: int) -> None:
         """Remove the files of a compaction that has no manifest (any more)."""

@@ -1,9 +1,10 @@
 """Watches: notify a watcher when a znode changes. Soft state of one replica.
 
-As in ZooKeeper 3.8 there are two tables. *data* is for the znode itself (set by reads of its data
-and by `exists`, also for a missing znode), *child* for the names of its children. A watch that was
-added with a mode stands in both. A standard watch fires once. A later watch by the same watcher on
-the same path and table replaces the earlier one.
+As in ZooKeeper there are two tables. *data* is for the znode itself (set by reads of its data and
+by `exists`, also for a missing znode), *child* for the names of its children. A watch that was added
+with a mode stands in both. A standard watch fires once. Watches of one watcher on one path do not
+affect each other if their modes differ, as in ZooKeeper from 3.9 on (ZOOKEEPER-4466): one client may
+hold a recursive watch of a tree and read the same znodes with watches, as Curator's caches do.
 
 A watcher is notified only of what it may read when the change happens. A change of a znode needs
 READ from its ACL (that before a removal); a change of children needs it from the parent's
@@ -36,9 +37,9 @@ READERS_MAX: Final = 256
 """Cached ACLs of one command in comparable form: more than the long ones that a command may look at
 (`bounds`)."""
 PER_WATCHER_MAX: Final = 100_000
-"""Watches of one watcher in a table."""
+"""Paths that one watcher watches, in each table."""
 PATH_CHARACTERS_MAX: Final = 32 << 20
-"""Characters of the paths of one watcher's watches in a table."""
+"""Characters of these paths, in each table."""
 
 
 class Watcher(Protocol):
@@ -65,13 +66,22 @@ class WatchMode(enum.IntEnum):
     children."""
 
 
+_BITS: Final = {mode: 1 << number for number, mode in enumerate(WatchMode)}
+"""Modes of one watcher on one path are kept as a sum of these."""
+_STANDARD: Final = _BITS[WatchMode.STANDARD]
+_RECURSIVE: Final = _BITS[WatchMode.PERSISTENT_RECURSIVE]
+_ALL: Final = sum(_BITS.values())
+
+
 class WatchTable:
     """One of the two tables."""
 
     count: int = 0
+    """Pairs of a watcher and a path: watches that differ in their mode alone count once."""
 
     def __init__(self) -> None:
-        self._modes: dict[str, dict[Watcher, WatchMode]] = {}
+        self._modes: dict[str, dict[Watcher, int]] = {}
+        """Modes of each watcher by path, as bits."""
         self._paths: dict[Watcher, dict[str, None]] = {}
         self._characters: dict[Watcher, int] = {}
         """Characters of each watcher's paths."""
@@ -84,26 +94,33 @@ class WatchTable:
     def add(self, path: str, watcher: Watcher, mode: WatchMode = WatchMode.STANDARD) -> None:
         """Add a watch. Raises RefusedError: BAD_ARGUMENTS: the watcher has too many."""
         watched = self._paths.get(watcher, {})
-        if path in watched:
-            former = self._modes[path][watcher]
-        else:
-            former = None
+        if path not in watched:
             characters = self._characters.get(watcher, 0) + len(path)
             if len(watched) >= PER_WATCHER_MAX or characters > PATH_CHARACTERS_MAX:
                 raise RefusedError(Error.BAD_ARGUMENTS)
             self.count += 1
             self._characters[watcher] = characters
             self._paths.setdefault(watcher, watched)[path] = None
-        self._modes.setdefault(path, {})[watcher] = mode
-        self._count_recursive(path, former, -1)
-        self._count_recursive(path, mode, 1)
+        modes = self._modes.setdefault(path, {})
+        former = modes.get(watcher, 0)
+        modes[watcher] = former | _BITS[mode]
+        if mode is WatchMode.PERSISTENT_RECURSIVE and not former & _RECURSIVE:
+            self._count_recursive(path, 1)
 
-    def remove(self, path: str, watcher: Watcher) -> bool:
-        """Remove a watch; returns True if there was one."""
+    def remove(self, path: str, watcher: Watcher, mode: WatchMode | None = None) -> bool:
+        """Remove the watch of this mode, or by default those of all modes; returns True if there was
+        one."""
         modes = self._modes.get(path)
         if modes is None or watcher not in modes:
             return False
-        self._count_recursive(path, modes.pop(watcher), -1)
+        former = modes[watcher]
+        left = former & ~_bits(mode)
+        if (former ^ left) & _RECURSIVE:
+            self._count_recursive(path, -1)
+        if left:
+            modes[watcher] = left
+            return left != former
+        del modes[watcher]
         self.count -= 1
         if not modes:
             del self._modes[path]
@@ -118,8 +135,9 @@ class WatchTable:
         for path in list(self._paths.get(watcher, ())):
             self.remove(path, watcher)
 
-    def contains(self, path: str, watcher: Watcher) -> bool:
-        return watcher in self._modes.get(path, ())
+    def contains(self, path: str, watcher: Watcher, mode: WatchMode | None = None) -> bool:
+        """True if the watcher has a watch of this mode, or by default of any mode."""
+        return self._modes.get(path, {}).get(watcher, 0) & _bits(mode) != 0
 
     def paths_of(self, watcher: Watcher) -> Iterable[str]:
         """Paths of a watcher, in the order in which they were added."""
@@ -137,12 +155,12 @@ class WatchTable:
         """Watchers to notify of this change, in order and each once. Removes their standard
         watches."""
         told: dict[Watcher, None] = {}
-        for watcher, mode in list(self._modes.get(path, {}).items()):
-            if mode is WatchMode.PERSISTENT_RECURSIVE and kind is ChangeKind.CHILDREN_CHANGED:
+        for watcher, modes in list(self._modes.get(path, {}).items()):
+            if modes == _RECURSIVE and kind is ChangeKind.CHILDREN_CHANGED:
                 continue
             told[watcher] = None
-            if mode is WatchMode.STANDARD:
-                self.remove(path, watcher)
+            if modes & _STANDARD:
+                self.remove(path, watcher, WatchMode.STANDARD)
         if self._recursive and kind is not ChangeKind.CHILDREN_CHANGED:
             told |= self._above(path)
         return told
@@ -154,20 +172,23 @@ class WatchTable:
         length = 0
         while 0 <= length <= self._longest:
             if length in self._recursive:
-                modes = self._modes.get(path[:length] or paths.ROOT, {})
-                found |= {each: None for each, mode in modes.items() if mode is WatchMode.PERSISTENT_RECURSIVE}
+                watchers = self._modes.get(path[:length] or paths.ROOT, {})
+                found |= {each: None for each, modes in watchers.items() if modes & _RECURSIVE}
             length = path.find("/", length + 1)
         return found
 
-    def _count_recursive(self, path: str, mode: WatchMode | None, change: int) -> None:
-        if mode is WatchMode.PERSISTENT_RECURSIVE:
-            length = 0 if path == paths.ROOT else len(path)  # descendants go on with a slash
-            self._recursive[length] += change
-            self._longest = max(self._longest, length)
-            if not self._recursive[length]:
-                del self._recursive[length]
-            if not self._recursive:
-                self._longest = 0
+    def _count_recursive(self, path: str, change: int) -> None:
+        length = 0 if path == paths.ROOT else len(path)  # descendants go on with a slash
+        self._recursive[length] += change
+        self._longest = max(self._longest, length)
+        if not self._recursive[length]:
+            del self._recursive[length]
+        if not self._recursive:
+            self._longest = 0
+
+
+def _bits(mode: WatchMode | None) -> int:
+    return _ALL if mode is None else _BITS[mode]
 
 
 class _Readers:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 import attrs
@@ -34,6 +33,7 @@ from virtuallog.contract.errors import (
 from virtuallog.contract.ports import Clock
 from virtuallog.contract.types import LogPosition, PlacedBatch
 from virtuallog.runtime import log
+from virtuallog.runtime.scratch_folder import scratch_folder
 from virtuallog_database.control.client import place_hold, release_hold
 from virtuallog_database.engines.core.keys import read_cursor
 from virtuallog_database.engines.core.state_digests import state_digest_of
@@ -151,8 +151,8 @@ class _BackupRun:
             raise InvalidSettingError("to", f"{self._place.url} has had {NUMBER_MAX} backups: take another place")
         former = await self._former(numbers, cluster, register.database)
         try:
-            with TemporaryDirectory(prefix="virtuallog-backup-") as work:
-                manifest = await self._save(number, cluster, register.database, former, Path(work) / "store")
+            with scratch_folder("backup") as work:
+                manifest = await self._save(number, cluster, register.database, former, work / "store")
         except (CorruptionError, MalformedError, UnavailableError) as error:
             if number not in await self._place.numbers():
                 raise

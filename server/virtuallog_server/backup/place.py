@@ -12,7 +12,12 @@ from typing import Final, TypeAlias
 import attrs
 
 from virtuallog.contract.errors import CorruptionError, InvalidSettingError, MalformedError, UnavailableError
-from virtuallog_database.snapshots.compaction_manifest import DIRECTORY, Manifest, manifest_name
+from virtuallog_database.snapshots.compaction_manifest import (
+    DIRECTORY,
+    Manifest,
+    manifest_name,
+    position_of_directory,
+)
 from virtuallog_database.snapshots.compaction_manifest import decode_untrusted as decode_compaction_untrusted
 from virtuallog_database.snapshots.compaction_store import CompactionStore
 from virtuallog_loglets.archive.config import ArchiveConfig, backup_directory_of, join
@@ -24,6 +29,15 @@ from virtuallog_server.backup.core.manifest import BackupManifest, SavedRange
 from virtuallog_server.backup.state_files import check_sizes
 
 _RANGE: Final = re.compile(r"([0-9a-f]{32})-(\d{20})-(\d{20})-backup-(\d{10})", re.ASCII)
+
+
+@attrs.frozen
+class DamagedBackup:
+    """A backup whose manifest cannot be read."""
+
+    number: int
+    error: CorruptionError | MalformedError
+
 
 RangeId: TypeAlias = tuple[int, int, int]
 """Start and stop of a range, and the number of the run that has written it."""
@@ -52,17 +66,23 @@ class BackupPlace:
         return sorted(number for number in found if number is not None)
 
     async def read(self, number: int) -> BackupManifest:
-        """The backup with this number.
+        """The backup with this number. Errors as `find`, and InvalidSettingError if there is none."""
+        found = await self.find(number)
+        if found is None:
+            raise InvalidSettingError("number", f"there is no backup {number} at {self.url}")
+        return found
+
+    async def find(self, number: int) -> BackupManifest | None:
+        """The backup with this number. None if there is none.
 
         Raises:
-            InvalidSettingError: there is none.
             CorruptionError: its manifest is damaged, or that of another number.
             MalformedError: something else is there, or a manifest of a later version.
         """
         name = manifests.name_of(number)
         blob = await self._files.read_range(name, 0, manifests.BYTES_MAX + 1)
         if blob is None:
-            raise InvalidSettingError("number", f"there is no backup {number} at {self.url}")
+            return None
         try:
             found = manifests.decode_untrusted(blob)
         except (CorruptionError, MalformedError) as error:
@@ -73,17 +93,35 @@ class BackupPlace:
 
     async def newest(self, below: int | None = None) -> BackupManifest | None:
         """The backup with the highest number, of those below `below` if that is given. None if there is none. Errors
-        as `read`."""
-        numbers = [number for number in await self.numbers() if below is None or number < below]
-        return await self.read(numbers[-1]) if numbers else None
+        as `find`."""
+        for number in reversed(await self.numbers()):
+            # One that was listed may have been removed since.
+            if (below is None or number < below) and (found := await self.find(number)) is not None:
+                return found
+        return None
 
     async def newest_of_each_base(self) -> list[BackupManifest]:
         """The newest backup of each base, the newest base first: together they name all that is saved. Errors as
-        `read`."""
+        `find`."""
         found, manifest = list[BackupManifest](), await self.newest()
         while manifest is not None:
             found.append(manifest)
             manifest = await self.newest(manifest.base)
+        return found
+
+    async def survey(self) -> list[BackupManifest | DamagedBackup]:
+        """As `newest_of_each_base`, with those that are damaged: what the next lower number names is shown then, too."""
+        found, numbers = list[BackupManifest | DamagedBackup](), await self.numbers()
+        while numbers:
+            number = below = numbers[-1]
+            try:
+                manifest = await self.find(number)
+                if manifest is not None:
+                    found.append(manifest)
+                    below = manifest.base
+            except (CorruptionError, MalformedError) as error:
+                found.append(DamagedBackup(number, error))
+            numbers = [each for each in numbers if each < below]
         return found
 
     async def publish(self, manifest: BackupManifest) -> None:
@@ -155,22 +193,61 @@ class BackupPlace:
         """Remove ranges of this cluster, by runs up to this number, that no backup names; returns them. The backup with
         this number is there, so no other run with it, or with a lower one, ends any more.
 
-        Errors as `read`: a damaged manifest may name any, and nothing is removed then.
+        Errors as `find`: a damaged manifest may name any, and nothing is removed then.
         """
         named = set[RangeId]()
         for manifest in await self.newest_of_each_base():
-            if manifest.cluster == cluster:
-                named |= {(each.start, each.stop, each.number) for each in manifest.ranges}
+            named |= _ranges_of(manifest, cluster)
         orphans = [each for each in await self.ranges(cluster) if each not in named and each[2] <= number]
+        # A list may be older than the files. But what a run has written is named by its own manifest, if by any.
+        for run in {each[2] for each in orphans}:
+            if (found := await self.find(run)) is not None:
+                named |= _ranges_of(found, cluster)
+        removed = list[RangeId]()
         for orphan in orphans:
             files = self.range_files(cluster, *orphan)
-            for name in await files.list():
-                await files.delete(name)
-        return orphans
+            # A local disk keeps the directory of files that are gone.
+            if orphan not in named and (names := await files.list()):
+                for name in names:
+                    await files.delete(name)
+                removed.append(orphan)
+        return removed
+
+    async def remove_manifest(self, number: int) -> None:
+        """Remove a backup. What only it names is of no use then."""
+        await self._files.delete(manifests.name_of(number))
+
+    async def remove_unnamed_states(self, cluster: str, below: int) -> list[int]:
+        """Remove states of this cluster at positions below this one that no backup names, whole or not; returns their
+        positions. Compactions with tables are of another program, and stay.
+
+        Errors as `find`: a damaged manifest may name any, and nothing is removed then.
+        """
+        kept = {each.state.position for each in await self.newest_of_each_base() if each.state is not None}
+        identity, folder = bytes.fromhex(cluster), self.open_files(join(self.url, DIRECTORY))
+        published = await self.states.positions(identity)
+        begun = (position_of_directory(name, identity) for name in await folder.directories())
+        removed = list[int]()
+        for position in sorted({*published, *(each for each in begun if each is not None)}):
+            if position >= below or position in kept:
+                continue
+            if position not in published:
+                is_ours = bool(await self.states.files(identity, position).list())
+            else:
+                is_ours = not (await self.states.read(identity, position)).tables
+            if is_ours:
+                await self.states.remove(identity, position)
+                removed.append(position)
+        return removed
 
     @property
     def _files(self) -> Directory:
         return self.open_files(self.url)
+
+
+def _ranges_of(manifest: BackupManifest, cluster: str) -> set[RangeId]:
+    """Ranges of this cluster that a backup names."""
+    return {(each.start, each.stop, each.number) for each in manifest.ranges if manifest.cluster == cluster}
 
 
 def _directory_of(cluster: str, start: int, stop: int, number: int) -> str:

@@ -14,9 +14,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import attrs
@@ -26,6 +24,7 @@ from virtuallog.contract.errors import CorruptionError, InvalidSettingError, Mal
 from virtuallog.contract.ports import Clock
 from virtuallog.contract.register import ClusterId
 from virtuallog.contract.types import LogPosition
+from virtuallog.runtime.scratch_folder import scratch_folder
 from virtuallog_database.engines.core.state_digests import state_digest_of
 from virtuallog_database.ports import LocalStore
 from virtuallog_database.snapshots.compaction_manifest import Manifest
@@ -125,24 +124,34 @@ async def restore_backup(
     return await _Restore(place, wanted, open_files, clock, random, tell).run()
 
 
-async def find_backup(place: BackupPlace, wanted: BackupRequest) -> BackupManifest:
+async def find_backup(place: BackupPlace, wanted: BackupRequest, since: LogPosition | None = None) -> BackupManifest:
     """The newest backup that reaches to the position or the time; the one with the number, if that is given.
+
+    Args:
+        place: location of the backups.
+        wanted: the request.
+        since: position that it must reach back to. None for any.
 
     Raises:
         InvalidSettingError: there is none; says what the place has.
         InvalidSettingError: backups of several clusters are there, and only one of the former reaches there.
         CorruptionError, MalformedError: the manifest of a newer one is damaged: name an older one by its number.
     """
+
+    def reaches(manifest: BackupManifest) -> bool:
+        is_far = since is None or manifest.start <= since
+        return is_far and covers(manifest, wanted.position, wanted.time_ms)
+
     reach = list[str]()
     if wanted.number is not None:
         manifest = await place.read(wanted.number)
-        if covers(manifest, wanted.position, wanted.time_ms):
+        if reaches(manifest):
             return manifest
         reach.append(_reach(manifest))
     else:
         found = newest = await _newest(place)
         while found is not None and newest is not None:
-            if covers(found, wanted.position, wanted.time_ms):
+            if reaches(found):
                 return _of_one_cluster(found, newest)
             reach.append(_reach(found))
             found = await _newest(place, found.base)
@@ -215,7 +224,7 @@ class _Restore:
             _PLANNED.reached()
         else:
             here = attrs.evolve(wanted, position=plan.position, time_ms=None)
-            manifest = await find_backup(self._place, here)
+            manifest = await find_backup(self._place, here, plan.since)
         plan.check(wanted.into, wanted.asked, bytes.fromhex(manifest.cluster))
         state = await self._restore_state(plan, manifest) if plan.state else None
         history = await self._copy(plan, manifest) if plan.since is not None else None
@@ -248,8 +257,8 @@ class _Restore:
         )
 
     async def _restore_state(self, plan: RestorePlan, manifest: BackupManifest) -> Manifest:
-        with TemporaryDirectory(prefix="virtuallog-restore-") as work:
-            async with scratch_directory(Path(work) / "store") as directory:
+        with scratch_folder("restore") as work:
+            async with scratch_directory(work / "store") as directory:
                 self._tell("fetching the state", manifest.start)
                 store = await open_saved_state(directory, self._place, manifest, self._clock)
                 saved = JoinedLog(saved_parts(self._place, manifest, self._clock))
@@ -262,7 +271,7 @@ class _Restore:
                     self._sessions = end_sessions(store, time_ms)
                 self._tell("publishing", plan.position)
                 into = CompactionStore(self._wanted.into, self._open_files)
-                return await upload_inherited(into, store, plan.cluster, time_ms, Path(work) / "made")
+                return await upload_inherited(into, store, plan.cluster, time_ms, work / "made")
 
     async def _copy(self, plan: RestorePlan, manifest: BackupManifest) -> RestoredHistory:
         assert plan.since is not None

@@ -20,14 +20,14 @@ PAUSE_SECONDS: Final = (0.2, 5.0)
 """First and longest pause between two attempts, in seconds; it doubles in between."""
 
 
-async def retried(clock: Clock, call: Callable[[], Awaitable[ResultT]]) -> ResultT:
-    """Result of `call`, which is called again after a RetryableError, `ATTEMPTS_MAX` times at most.
+async def retried(clock: Clock, call: Callable[[], Awaitable[ResultT]], attempts: int = ATTEMPTS_MAX) -> ResultT:
+    """Result of `call`, which is called again after a RetryableError, `attempts` times at most.
 
     Raises:
         VirtualLogError: the last attempt's error, or one that is not retryable.
     """
     pause, longest = PAUSE_SECONDS
-    for _ in range(ATTEMPTS_MAX - 1):
+    for _ in range(attempts - 1):
         try:
             return await call()
         except RetryableError as error:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 
 import attrs
 
 from virtuallog.contract.errors import CorruptionError
 from virtuallog.contract.ports import Clock
 from virtuallog.contract.types import LogPosition
+from virtuallog.runtime.scratch_folder import scratch_folder
 from virtuallog_database.engines.core.state_digests import differences, state_digest_of
 from virtuallog_database.snapshots.compaction_store import CompactionStore
 from virtuallog_loglets.archive.config import join
@@ -68,14 +68,14 @@ async def verify_backup(
         CorruptionError, MalformedError: it is damaged or incomplete, or comes to another state.
         VirtualLogError: as `Files`, and of the disk.
     """
-    with TemporaryDirectory(prefix="virtuallog-verify-") as work:
-        into = f"file://{Path(work) / 'restored'}"
+    with scratch_folder("verify") as work:
+        into = f"file://{work / 'restored'}"
         newest = await find_backup(place, BackupRequest(into=into, number=number))
         await _check_ranges(place, newest, tell)
         began = clock.monotonic()
         wanted = BackupRequest(into=into, number=newest.number, position=LogPosition(newest.stop))
         made = await restore_backup(place, wanted, open_files, clock, random, tell)
-        pairs = await _start_from(made, CompactionStore(into, open_files), Path(work) / "server", clock)
+        pairs = await _start_from(made, CompactionStore(into, open_files), work / "server", clock)
         rto_seconds = clock.monotonic() - began
     now_ms = clock.wall() * 1000
     return VerifiedBackup(

@@ -158,5 +158,5 @@ def main() -> None:
         1  failed: the same command will fail again
         2  wrong usage
         3  unavailable: not enough nodes answered; the request may have been carried out
-      130  ended by Ctrl-C
+      130  ended by Ctrl-C or SIGTERM
     """

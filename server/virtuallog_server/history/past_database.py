@@ -7,7 +7,6 @@ await past.znode("/app/config", Moment(time_ms=...))
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -39,6 +38,7 @@ from virtuallog_server.history.core.answers import (
     PastValue,
     PastZnode,
 )
+from virtuallog_server.history.core.rows import Rows
 from virtuallog_server.history.past_log import Moment, open_past_log
 from virtuallog_server.history.past_states import PastProgress, PastStates, ScratchSettings
 from virtuallog_server.history.read_pace import ReadPace
@@ -121,7 +121,8 @@ class PastDatabase:
     async def differences(
         self, path: str, start: Moment, stop: Moment, *, after: str, limit: int, bytes_max: int
     ) -> PastDifferences:
-        """Znodes at the path and below that differ between two moments, with paths behind `after`, at most `limit`.
+        """Znodes at the path and below that differ between two moments, with paths behind `after`, at most `limit`, and
+        less if the values are large.
 
         The state at `start` is made once, and played on. Only znodes whose records were written in between are compared.
         """
@@ -130,13 +131,13 @@ class PastDatabase:
             before = FoundedRecords(state.store.snapshot())
             touched = TouchedPaths(await state.another_store("touched"))
             await state.play(replay_touching(state.store, Subtree(path), touched), last, "comparing")
-            found, compared = list[PastDifference](), 0
+            found, compared = Rows[PastDifference](limit=limit, bytes_max=self.states.settings.answer_bytes), 0
             for each in touched.behind(after):
                 difference = difference_at(each, before, FoundedRecords(state.store))
-                if difference is not None and len(found) == limit:
+                if difference is not None and found.is_full:
                     return _differences(path, first, last, compared, found, has_more=True)
                 if difference is not None:
-                    found.append(PastDifference.of(difference, bytes_max))
+                    found.add(PastDifference.of(difference, bytes_max))
                 compared += 1
                 if compared % _TURN == 0:
                     await trio.lowlevel.checkpoint()
@@ -161,7 +162,7 @@ class PastDatabase:
             path: the path.
             start: first moment. None for the oldest one whose state can be made.
             stop: last moment.
-            limit: most changes; more only if one entry has them.
+            limit: most changes; more only if one entry has them, and less if the values are large.
             bytes_max: bytes of a value.
             only_last: True for the last changes of the range. Otherwise the answer ends behind the first ones.
             is_alone: True for the znode alone, without those below.
@@ -172,22 +173,20 @@ class PastDatabase:
         else:
             first, last = await self._range(start, stop)
             opening = self.states.open(first)
-        found, count = deque[PastChange](maxlen=limit if only_last else None), 0
+        found = Rows[PastChange](limit=limit, only_last=only_last, bytes_max=self.states.settings.answer_bytes)
 
         def note(change: ZnodeChange) -> None:
-            nonlocal count
-            count += 1
-            found.append(PastChange.of(change, bytes_max))
+            found.add(PastChange.of(change, bytes_max))
 
         async with opening as state:
             replay = replay_noting(state.store, Subtree(path, is_alone), note)
             first = replay.cursor
-            await state.play(replay, last, "reading", lambda: not only_last and count >= limit)
+            await state.play(replay, last, "reading", lambda: found.is_full)
             end = state_of(FoundedRecords(state.store), path)
             if not found and end is None:
                 raise NoSuchZnodeError(path, last)
         return PastChanges(
-            path=path, start=first, stop=last, changes=tuple(found), dropped=count - len(found),
+            path=path, start=first, stop=last, changes=tuple(found), dropped=found.dropped,
             more_from=replay.cursor if replay.cursor < last else None, state=PastState.of(end, bytes_max),
         )  # fmt: skip
 
@@ -206,11 +205,12 @@ class PastDatabase:
 
 
 def _differences(
-    path: str, start: int, stop: int, compared: int, found: list[PastDifference], *, has_more: bool
+    path: str, start: int, stop: int, compared: int, found: Rows[PastDifference], *, has_more: bool
 ) -> PastDifferences:
+    rows = tuple(found)
     return PastDifferences(
-        path=path, start=start, stop=stop, compared=compared, differences=tuple(found),
-        more_after=found[-1].path if has_more else None,
+        path=path, start=start, stop=stop, compared=compared, differences=rows,
+        more_after=rows[-1].path if has_more else None,
     )  # fmt: skip
 
 

@@ -8,17 +8,20 @@ The servers answer reads of snapshots and of the log. A hold, which has an end, 
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 import attrs
 
 from virtuallog.client.virtual_log import VirtualLog
-from virtuallog.contract.errors import TooLargeError, TrimmedError, VirtualLogError
+from virtuallog.contract.errors import TooLargeError, TrimmedError, UnavailableError, VirtualLogError
 from virtuallog.contract.types import LogPosition
+from virtuallog.runtime import log
+from virtuallog.runtime.scratch_folder import scratch_folder
 from virtuallog_database.control.client import place_hold, release_hold
 from virtuallog_database.engines.core.keys import read_cursor
 from virtuallog_database.errors import NoPastStateError, SnapshotNeededError
@@ -29,9 +32,10 @@ from virtuallog_database.snapshots.messages import hold_name
 from virtuallog_database.snapshots.played_store import install, play_on, snapshot_restorer
 from virtuallog_database.snapshots.transfer import SnapshotSource
 from virtuallog_server.backup.place import BackupPlace
-from virtuallog_server.backup.retried_files import retried
+from virtuallog_server.backup.retried_files import ATTEMPTS_MAX, retried
 from virtuallog_server.backup.scratch_store import install_state, scratch_directory
 from virtuallog_server.history.core.reach import newest_start
+from virtuallog_server.history.core.rows import ROWS_BYTES_MAX
 from virtuallog_server.history.past_log import PastLog
 from virtuallog_server.history.read_pace import PacedSnapshot, ReadPace
 
@@ -56,6 +60,8 @@ class ScratchSettings:
     """Most bytes that are read from the cluster in a second, of the log and of snapshots together."""
     disk_bytes: int = 8 << 30
     """Most bytes of scratch files."""
+    answer_bytes: int = ROWS_BYTES_MAX
+    """Most bytes of the values and ACLs in an answer, but for one row."""
     folder: Path | None = None
     """Folder for the scratch directory. None for the system's temporary one."""
 
@@ -87,82 +93,103 @@ class PastStates:
             UnavailableError: the cluster does not answer.
             VirtualLogError: as reads of the log and of backups, and of the disk.
         """
-        async with self._scratch() as (work, directory, stack):
-            state = ScratchState(work, await self._begin(directory, position), self, stack)
-            await state.play(Replay(state.store), position, "playing")
+        async with self._scratch() as (work, stack):
+            state = ScratchState(work, await self._begin(work, stack, position), self, stack)
+            replay = Replay(state.store)
+            await state.play(replay, position, "playing")
+            assert replay.cursor == position, "a state that is not past the position was played up to it"
             yield state
 
     @asynccontextmanager
     async def open_oldest(self, before: LogPosition) -> AsyncIterator[ScratchState]:
         """As `open`, with the oldest state that can be made. Raises NoPastStateError if it would be past `before`."""
-        async with self._scratch() as (work, directory, stack):
-            store = await self._begin_oldest(directory, before)
+        async with self._scratch() as (work, stack):
+            store = await self._begin_oldest(await _opened(stack, work / "store"), before)
             if read_cursor(store) > before:
                 raise NoPastStateError(before, f"the oldest one that can be made is that at {read_cursor(store)}")
             yield ScratchState(work, store, self, stack)
 
     @asynccontextmanager
-    async def _scratch(self) -> AsyncIterator[tuple[Path, RocksDirectory, AsyncExitStack]]:
-        """A scratch directory with a directory for a store, while the log is held, and what ends with them."""
+    async def _scratch(self) -> AsyncIterator[tuple[Path, AsyncExitStack]]:
+        """A scratch directory, while the log is held, and what ends with them."""
         async with AsyncExitStack() as stack:
-            work = Path(stack.enter_context(TemporaryDirectory(prefix="virtuallog-history-", dir=self.settings.folder)))
-            directory = await stack.enter_async_context(scratch_directory(work / "store"))
+            work = stack.enter_context(scratch_folder("history", self.settings.folder))
             await stack.enter_async_context(self._holds())
-            yield work, directory, stack
+            yield work, stack
 
     # -- the state to begin with --------------------------------------------------------------------------------------
 
-    async def _begin(self, directory: RocksDirectory, position: LogPosition) -> LocalStore:
-        """The nearest state before a position."""
-        at_most, begin = position, self.past.beginning(position)
+    async def _begin(self, work: Path, stack: AsyncExitStack, position: LogPosition) -> LocalStore:
+        """The nearest state before a position, in a store that is closed with the stack."""
+        at_most = position
         while True:
-            offer = await self._offer(directory, begin, at_most)
-            saved = newest_start((each.start for each in self.past.backups), begin, position)
-            if offer is None or (saved is not None and saved > offer.offer.position):
-                break
+            async with AsyncExitStack() as own:
+                directory = await _opened(own, work / "store")
+                store, tried = await self._begin_in(directory, position, at_most)
+                if read_cursor(store) <= position:
+                    stack.push_async_exit(own.pop_all())
+                    return store
+            # The content of a snapshot may be newer than its position, and a store does not go back.
+            shutil.rmtree(work / "store")
+            at_most = LogPosition(tried - 1)
+
+    async def _begin_in(
+        self, directory: RocksDirectory, position: LogPosition, at_most: LogPosition
+    ) -> tuple[LocalStore, int]:
+        """The nearest state, of a snapshot up to `at_most` or of a backup, in an empty directory; and its position. That of
+        a snapshot may have later effects."""
+        begin = self.past.beginning(position)
+        saved = newest_start((each.start for each in self.past.backups), begin, position)
+        offer = await self._offer(directory, begin, at_most, is_needed=saved is None and begin > 0)
+        if offer is not None and (saved is None or saved <= offer.offer.position):
             await self._install(directory, offer)
-            store = await directory.open()
-            if read_cursor(store) <= position:
-                return store
-            await store.close()  # its content is a little newer than its position
-            at_most = LogPosition(offer.offer.position - 1)
-        if saved is None and begin > 0:
-            reason = f"the log before it can be read from {begin} on, and no snapshot from there on is kept"
-            raise NoPastStateError(position, reason)
+            return await directory.open(), offer.offer.position
         if saved is not None:
             await self._install_saved(directory, saved)
-        return await directory.open()
+        elif begin > 0:
+            reason = f"the log before it can be read from {begin} on, and no snapshot from there on is kept"
+            raise NoPastStateError(position, reason)
+        return await directory.open(), saved or 0
 
     async def _begin_oldest(self, directory: RocksDirectory, before: LogPosition) -> LocalStore:
         begin = self.past.beginning(before)
-        starts = [each.start for each in self.past.backups if begin <= each.start <= before]
-        if begin > 0 and starts:
-            await self._install_saved(directory, min(starts))
-        elif begin > 0:
-            at_most, oldest = before, None
-            for _ in range(SNAPSHOTS_KEPT_MAX):
-                offer = await self._offer(directory, begin, at_most)
-                if offer is None:
-                    break
-                oldest, at_most = offer, LogPosition(offer.offer.position - 1)
-            if oldest is None:
-                reason = f"the log before it can be read from {begin} on, and no snapshot from there on is kept"
-                raise NoPastStateError(before, reason)
+        if begin == 0:
+            return await directory.open()
+        saved = min((each.start for each in self.past.backups if begin <= each.start <= before), default=None)
+        at_most, oldest = before if saved is None else LogPosition(saved - 1), None
+        for _ in range(SNAPSHOTS_KEPT_MAX):
+            offer = await self._offer(directory, begin, at_most, is_needed=saved is None and oldest is None)
+            if offer is None:
+                break
+            oldest, at_most = offer, LogPosition(offer.offer.position - 1)
+        if oldest is not None:
             await self._install(directory, oldest)
+        elif saved is not None:
+            await self._install_saved(directory, saved)
+        else:
+            reason = f"the log before it can be read from {begin} on, and no snapshot from there on is kept"
+            raise NoPastStateError(before, reason)
         return await directory.open()
 
     async def _offer(
-        self, directory: RocksDirectory, begin: LogPosition, at_most: LogPosition
+        self, directory: RocksDirectory, begin: LogPosition, at_most: LogPosition, *, is_needed: bool
     ) -> SnapshotSource | None:
-        """The newest snapshot of a server that is old enough. None if there is none. The server holds the log for it."""
+        """The newest snapshot of a server that is old enough. None if there is none. The server holds the log for it.
+
+        Servers that do not answer are waited for, but not for long if the state can be made without them.
+        """
         if at_most <= 0:
             return None
-        restorer = await snapshot_restorer(directory, self.log, self._name)
+        restorer, attempts = await snapshot_restorer(directory, self.log, self._name), ATTEMPTS_MAX if is_needed else 3
         try:
-            offer = await retried(self.pace.clock, lambda: restorer.newest_offer(begin, at_most))
+            return await retried(self.pace.clock, lambda: restorer.newest_offer(begin, at_most), attempts)
         except NoPastStateError:
             return None
-        return offer
+        except UnavailableError as error:
+            if is_needed:
+                raise
+            log.warning("the state is made without the snapshots of all servers", reason=str(error))
+            return None
 
     async def _install(self, directory: RocksDirectory, source: SnapshotSource) -> None:
         self.tell("fetching a snapshot", source.offer.position)
@@ -239,6 +266,16 @@ class ScratchState:
         return await directory.open()
 
 
+async def _opened(stack: AsyncExitStack, path: Path) -> RocksDirectory:
+    """A scratch directory of a store, closed with the stack."""
+    return await stack.enter_async_context(scratch_directory(path))
+
+
 def _size_of(folder: Path) -> int:
     """Bytes of all files below a folder."""
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    size = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):  # the store merges its files meanwhile
+                size += Path(path, name).lstat().st_size
+    return size

@@ -21,10 +21,14 @@ WRITES: Final = 30
 RECIPES: Final = {
     "InterProcessMutex", "InterProcessSemaphoreMutex", "InterProcessMultiLock", "InterProcessReadWriteLock",
     "InterProcessSemaphoreV2", "LeaderLatch", "LeaderSelector", "DistributedBarrier", "DistributedDoubleBarrier",
-    "DistributedQueue", "SimpleDistributedQueue", "DistributedAtomicLong", "SharedCount", "CuratorCache", "TreeCache",
+    "DistributedQueue", "SimpleDistributedQueue", "DistributedAtomicLong", "SharedCount", "CuratorCache",
+    "CuratorCache beside other caches", "TreeCache",
     "PathChildrenCache", "NodeCache", "PersistentNode", "GroupMember", "transaction", "transaction, seen by a reader",
     "tree for caches",
 }  # fmt: skip
+FAULTS: Final = {"ZooKeeper": {"CuratorCache beside other caches"}}
+"""Recipes that break their promise by a fault of this server: in ZooKeeper 3.8 a read with a watch takes the place of a recursive watch of
+the same session on the same znode (ZOOKEEPER-4466, mended in 3.9)."""
 
 
 @pytest.mark.parametrize("open_ensemble", ENSEMBLES)
@@ -47,7 +51,8 @@ async def test_each_recipe_keeps_its_promise_through_swaps_and_kills(
 
     assert history.events("expired") == history.events("stuck") == []
     assert {report["recipe"] for report in reports} == RECIPES
-    assert {report["recipe"]: report["broken"] for report in reports if report["broken"]} == {}
+    broken = {report["recipe"]: report["broken"] for report in reports if report["broken"]}
+    assert {name: broken[name] for name in broken.keys() - FAULTS.get(ensemble.name, set())} == {}
     assert [report for report in reports if not report["turns"]] == []
     gaps = longest_gaps(troubles.seen, history.times)
     interrupted = sum(report["interrupted"] for report in reports)

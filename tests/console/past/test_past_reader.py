@@ -81,3 +81,21 @@ async def test_a_question_that_takes_too_long_is_ended() -> None:
     """Its time is over, and so is its process."""
     with pytest.raises(UnavailableError, match=r"no answer within 0\.2 s"):
         await reader("import time; time.sleep(1000)", seconds=0.2).history("/app", "", 5, 0)
+
+
+async def test_a_process_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ignores SIGTERM. Otherwise no further question would be answered until the console is started again."""
+    monkeypatch.setattr(past_reader, "END_SECONDS", 0.2)
+    ignoring = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)"
+    asked = reader(ignoring, seconds=2.0)
+
+    for _ in range(2):
+        with CLOCK.timeout(60) as scope, pytest.raises(UnavailableError, match="no answer within 2 s"):
+            await asked.history("/app", "", 5, 0)
+        assert not scope.cancelled_caught
+
+
+async def test_a_process_that_was_killed_has_not_taken_too_long() -> None:
+    """As by the kernel, for want of memory: the reason is another one."""
+    with pytest.raises(UnavailableError, match="ended by signal 9"):
+        await reader("import os; os.kill(os.getpid(), 9)").history("/app", "", 5, 0)

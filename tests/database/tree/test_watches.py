@@ -1,4 +1,4 @@
-"""Watches: what fires, for whom, how often, and in which order (ZooKeeper 3.8)."""
+"""Watches: what fires, for whom, how often, and in which order."""
 
 from __future__ import annotations
 
@@ -120,19 +120,41 @@ def test_recursive_watches_see_everything_below_but_no_lists_of_children() -> No
     assert everything.events == [*seen[:3], (CREATED, "/ab"), seen[3]]
 
 
-def test_a_later_watch_takes_the_place_of_the_earlier_one() -> None:
-    """ZooKeeper 3.8: one mode for each watcher, path and table."""
+def test_watches_of_one_path_do_not_affect_each_other() -> None:
+    """As in ZooKeeper from 3.9 on. In 3.8 a later watch takes the place of the earlier one (ZOOKEEPER-4466), and so it did here."""
     world, watcher = Watched(), Recorder()
     world.do(Create("/a", b""))
-    world.watches.add("/a", watcher, WatchMode.PERSISTENT_RECURSIVE)
-    world.watches.add("/a", watcher, WatchMode.PERSISTENT)
-    world.do(Create("/a/b", b""))
-    assert watcher.take() == [(CHILDREN, "/a")]
+    for mode in (WatchMode.PERSISTENT_RECURSIVE, WatchMode.PERSISTENT):
+        world.watches.add("/a", watcher, mode)
     world.watches.data.add("/a", watcher)
+    for _ in range(2):
+        world.do(SetData("/a", b""))
+    world.do(Create("/a/b", b""))
+    assert watcher.take() == [(DATA, "/a"), (DATA, "/a"), (CREATED, "/a/b"), (CHILDREN, "/a")]
+    assert world.watches.count == 2, "one path in each table"
+    assert world.watches.data.contains("/a", watcher, WatchMode.PERSISTENT)
+    assert not world.watches.data.contains("/a", watcher, WatchMode.STANDARD), "it has fired"
+
+
+def test_a_watch_is_removed_by_its_mode() -> None:
+    """The others of the same path stay; without a mode all of them are removed."""
+    world, watcher = Watched(), Recorder()
+    world.do(Create("/a", b""))
+    table = world.watches.data
+    for mode in WatchMode:
+        table.add("/a", watcher, mode)
+    assert table.remove("/a", watcher, WatchMode.PERSISTENT_RECURSIVE)
+    assert not table.remove("/a", watcher, WatchMode.PERSISTENT_RECURSIVE)
+    world.do(Create("/a/b", b""))
+    assert watcher.take() == []
+    assert table.remove("/a", watcher, WatchMode.PERSISTENT)
     world.do(SetData("/a", b""))
     world.do(SetData("/a", b""))
     assert watcher.take() == [(DATA, "/a")]
-    assert world.watches.count == 1, "the one in the other table has stayed"
+    for mode in WatchMode:
+        table.add("/a", watcher, mode)
+    assert table.remove("/a", watcher)
+    assert (table.count, list(table.paths_of(watcher)), list(table.items())) == (0, [], [])
 
 
 def test_a_recursive_and_a_standard_watch_of_one_watcher_are_told_once() -> None:
@@ -172,6 +194,7 @@ def test_the_end_of_a_session_deletes_and_so_does_a_multi_in_its_order() -> None
     world.watches.data.add("/e", watcher)
     world.do(ExpireSessions(((1, 2),)))
     assert watcher.take() == [(DELETED, "/e"), (CHILDREN, "/")]
+    world.watches.remove_all(watcher)
     world.watches.add("/", watcher, WatchMode.PERSISTENT_RECURSIVE)
     world.do(Multi((Create("/x", b""), SetData("/x", b""), Delete("/x"))))
     assert watcher.take() == [(CREATED, "/x"), (DATA, "/x"), (DELETED, "/x")]
@@ -320,33 +343,35 @@ def test_a_watcher_holds_so_many_and_no_more(monkeypatch: pytest.MonkeyPatch) ->
 
 
 PATHS = st.sampled_from(["/", "/a", "/a/b", "/a/b/c", "/ab"])
+KINDS = st.sampled_from(["data", "child", "persistent", "recursive"])
+MODES = {
+    "data": WatchMode.STANDARD, "child": WatchMode.STANDARD, "persistent": WatchMode.PERSISTENT,
+    "recursive": WatchMode.PERSISTENT_RECURSIVE,
+}  # fmt: skip
 STEPS = st.one_of(
-    st.tuples(
-        st.just("watch"), st.integers(0, 2), PATHS, st.sampled_from(["data", "child", "persistent", "recursive"])
-    ),
+    st.tuples(st.sampled_from(["watch", "watch", "remove"]), st.integers(0, 2), PATHS, KINDS),
     st.tuples(st.just("fire"), st.sampled_from([CREATED, DELETED, DATA]), PATHS.filter(lambda path: path != "/")),
     st.tuples(st.just("leave"), st.integers(0, 2)),
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=300)
 @given(st.lists(STEPS, max_size=25))
 def test_watches_against_a_list_of_all_of_them(steps: list[tuple[object, ...]]) -> None:
     """The obvious way: look at every watch there is, for each change."""
     watches, watchers = Watches(), [Recorder() for _ in range(3)]
-    model: dict[tuple[str, int, str], str] = {}
-    """(table, watcher, path): mode."""
+    model: dict[tuple[str, int, str, WatchMode], None] = {}
+    """(table, watcher, path, mode)."""
 
     def concerned(table: str, path: str, kind: ChangeKind) -> list[int]:
         told = []
-        for (each, number, watched), mode in list(model.items()):
+        for each, number, watched, mode in list(model):
             below = path.startswith(watched if watched == "/" else watched + "/") or path == watched
-            if each == table and (watched == path and mode != "recursive"):
+            is_recursive = mode is WatchMode.PERSISTENT_RECURSIVE
+            if each == table and ((below and kind is not CHILDREN) if is_recursive else watched == path):
                 told.append(number)
-                if mode == "standard":
-                    del model[each, number, watched]
-            elif each == table and below and mode == "recursive" and kind is not CHILDREN:
-                told.append(number)
+                if mode is WatchMode.STANDARD:
+                    del model[each, number, watched, mode]
         return told
 
     for step in steps:
@@ -354,12 +379,17 @@ def test_watches_against_a_list_of_all_of_them(steps: list[tuple[object, ...]]) 
         match step:
             case ("watch", int(number), str(path), "data" | "child" as table):
                 getattr(watches, table).add(path, watchers[number])
-                model[table, number, path] = "standard"
-            case ("watch", int(number), str(path), str(mode)):
-                watches.add(
-                    path, watchers[number], WatchMode[{"recursive": "PERSISTENT_RECURSIVE"}.get(mode, "PERSISTENT")]
-                )
-                model["data", number, path] = model["child", number, path] = mode
+                model[table, number, path, WatchMode.STANDARD] = None
+            case ("watch", int(number), str(path), str(kind)):
+                watches.add(path, watchers[number], MODES[kind])
+                for table in ("data", "child"):
+                    model[table, number, path, MODES[kind]] = None
+            case ("remove", int(number), str(path), str(kind)):
+                for table in ("data", "child") if kind not in {"data", "child"} else (kind,):
+                    had = (table, number, path, MODES[kind]) in model
+                    assert getattr(watches, table).contains(path, watchers[number], MODES[kind]) == had
+                    assert getattr(watches, table).remove(path, watchers[number], MODES[kind]) == had
+                    model.pop((table, number, path, MODES[kind]), None)
             case ("fire", ChangeKind() as kind, str(path)):
                 watches.fire((kind, path), 1, OPEN)
                 own = concerned("data", path, kind) + (concerned("child", path, kind) if kind is DELETED else [])
@@ -372,4 +402,4 @@ def test_watches_against_a_list_of_all_of_them(steps: list[tuple[object, ...]]) 
                 for key in [key for key in model if key[1] == number]:
                     del model[key]
         assert [watcher.take() for watcher in watchers] == expected
-        assert watches.count == len(model)
+        assert watches.count == len({key[:3] for key in model})

@@ -16,7 +16,7 @@ from virtuallog_database.tree.execution import Execution
 from virtuallog_database.tree.records import Znode
 from virtuallog_database.tree.results import Change, ChangeKind, RefusedError, Rights, Stat
 from virtuallog_database.tree.tree import Identities, Tree
-from virtuallog_database.tree.watches import Watcher, Watches
+from virtuallog_database.tree.watches import Watcher, Watches, WatchMode
 from virtuallog_server.zookeeper.auth.sasl import SaslExchange
 from virtuallog_server.zookeeper.auth.schemes import SUPER, Authentication, AuthenticationError, digest_of
 from virtuallog_server.zookeeper.service import ZooKeeperService
@@ -178,9 +178,9 @@ ephemerals_as_they_should = Tree.get_ephemerals
 
 
 @mutant(NamedWatches, scenario="rights", found_by=["watches are found", *WATCHES])
-def watches_of_the_other_kind_are_removed(path: str, child: bool, data: bool) -> NamedWatches:
+def watches_of_the_other_kind_are_removed(path: str, child: bool, data: bool, mode: WatchMode | None) -> NamedWatches:
     """The two tables are mistaken for each other."""
-    return NamedWatches(path, child=data, data=child)
+    return NamedWatches(path, child=data, data=child, mode=mode)
 
 
 @mutant(ZooKeeperService._reconfigure, scenario="rights", found_by=["rights of commands", *MODEL])

@@ -114,8 +114,9 @@ def a_change_looks_at_each_length_that_is_watched(self: WatchTable, path: str) -
     found: dict[Watcher, None] = {}
     for length in self._recursive:
         if path[length : length + 1] == "/":
-            modes = self._modes.get(path[:length] or "/", {})
-            found |= {each: None for each, mode in modes.items() if mode is WatchMode.PERSISTENT_RECURSIVE}
+            above = path[:length] or "/"
+            watchers = self._modes.get(above, {})
+            found |= {each: None for each in watchers if self.contains(above, each, WatchMode.PERSISTENT_RECURSIVE)}
     return found
 
 

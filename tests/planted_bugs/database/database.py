@@ -72,11 +72,12 @@ def writes_behind_a_read_are_not_held(
 @mutant(WatchTable.take, scenario="zelos", options=CALM, published=PUBLISHED, found_by=WATCHES)
 def watches_fire_for_ever(self: WatchTable, path: str, kind: ChangeKind) -> dict[Watcher, None]:
     """A standard watch is not taken away when it fires."""
-    modes = self._modes.get(path, {})
     told = [
         each
-        for each, mode in modes.items()
-        if not (kind is ChangeKind.CHILDREN_CHANGED and mode is WatchMode.PERSISTENT_RECURSIVE)
+        for each in self._modes.get(path, {})
+        if kind is not ChangeKind.CHILDREN_CHANGED
+        or self.contains(path, each, WatchMode.STANDARD)
+        or self.contains(path, each, WatchMode.PERSISTENT)
     ]
     above = self._above(path) if kind is not ChangeKind.CHILDREN_CHANGED else {}
     return {**dict.fromkeys(told), **above}

@@ -19,7 +19,7 @@ from virtuallog_database.tree.acl import PermittedIdentities
 from virtuallog_database.tree.commands import OPEN_ACL, Acl, Identity
 from virtuallog_database.tree.records import SessionRecord
 from virtuallog_database.tree.results import Change, ChangeKind, RefusedError, Result, Rights, StoredAcl
-from virtuallog_database.tree.watches import Watcher, Watches
+from virtuallog_database.tree.watches import Watcher, Watches, WatchMode, WatchTable
 from virtuallog_server.zookeeper.auth.tls_port import TlsPort
 from virtuallog_server.zookeeper.server import ZooKeeperServer
 from virtuallog_server.zookeeper.session.client_session import ClientSession
@@ -41,6 +41,7 @@ OPEN: Final = (OPEN_ACL, OPEN_ACL)
 
 fired_as_it_should = Watches.fire
 set_as_it_should = Database._set_watch
+added_as_it_should = WatchTable.add
 began_as_it_should = SessionSetup.begin
 claimed_as_it_should = SessionSetup._claim
 ticked_as_it_should = ClientSession.tick
@@ -78,12 +79,21 @@ def what_was_missed_is_told_to_every_client(
         identities = (Identity("super", ""),)
         fire = staticmethod(watcher.fire)
 
-    before = (self.watches.data.contains(path, watcher), self.watches.child.contains(path, watcher))
+    before = [table.contains(path, watcher, WatchMode.STANDARD) for table in (self.watches.data, self.watches.child)]
     trusted = Trusted()
     set_as_it_should(self, trusted, path, relative_zxid, awaited)
     for table, had in zip((self.watches.data, self.watches.child), before, strict=True):
         if table.remove(path, trusted) and not had:
             table.add(path, watcher)
+
+
+@mutant(WatchTable.add, scenario="strangers", published="ZOOKEEPER-4466", found_by=[ALL_READABLE])
+def a_later_watch_takes_the_place_of_the_earlier_one(
+    self: WatchTable, path: str, watcher: Watcher, mode: WatchMode = WatchMode.STANDARD
+) -> None:
+    """One mode for each client and path, as in ZooKeeper 3.8: a read with a watch ends a recursive watch."""
+    self.remove(path, watcher)
+    added_as_it_should(self, path, watcher, mode)
 
 
 @mutant(Database.post_apply, scenario="strangers", found_by=[ONLY_READABLE, ALL_READABLE])

@@ -20,6 +20,7 @@ Durable format, version 1: JSON,
 A manifest names everything that a restore needs, also what former runs have written. `checksum` in a
 range is that of the archive's manifest, in the state that of the compaction's; the last one is that of
 all other fields, as JSON with sorted keys and no spaces. Unknown fields are skipped; another version is refused.
+A removal (`retention.py`) begins with the manifest: ranges and states that none names are of no use.
 """
 
 from __future__ import annotations

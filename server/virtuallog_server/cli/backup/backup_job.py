@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from random import SystemRandom
 from typing import Any
@@ -21,11 +22,13 @@ from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles, absolut
 from virtuallog_server.backup.backup_run import BackupProgress, BackupSettings, FinishedBackup
 from virtuallog_server.backup.backup_run import back_up as run_backup
 from virtuallog_server.backup.core.manifest import BackupManifest
-from virtuallog_server.backup.place import BackupPlace
+from virtuallog_server.backup.place import BackupPlace, DamagedBackup
 from virtuallog_server.backup.restore import BackupRequest, RestoredCluster, restore_backup
+from virtuallog_server.backup.retention import prune_backups
 from virtuallog_server.backup.retried_files import opened_again
 from virtuallog_server.backup.verification import verify_backup
 from virtuallog_server.cli.common import event_loop
+from virtuallog_server.cli.common.failures import Failure
 from virtuallog_server.cli.common.options import echo_json
 from virtuallog_server.cli.common.progress_bar import progress_bar, teller
 
@@ -72,18 +75,38 @@ def verify(url: str, number: int | None, as_json: bool) -> None:
 
 def show(url: str, as_json: bool) -> None:
     """Print the newest backup of each base."""
-    found = event_loop.run(_place(url).newest_of_each_base)
+    survey = event_loop.run(_place(url).survey)
+    damaged = [each for each in survey if isinstance(each, DamagedBackup)]
+    found = [each for each in survey if isinstance(each, BackupManifest)]
     if as_json:
         echo_json([_plain(manifest) for manifest in found])
-        return
-    if not found:
+    elif not survey:
         click.echo("no backups")
+    else:
+        _show_reaches(found)
+    if damaged:
+        raise Failure("; ".join(str(each.error) for each in damaged))
+
+
+def _show_reaches(found: Sequence[BackupManifest]) -> None:
     for manifest in found:
         begins_ms = manifest.state.time_ms if manifest.state is not None else 0
         begins = _time(begins_ms) if begins_ms else "its beginning"
         what = f"{manifest.base} to {manifest.number}" if manifest.number > manifest.base else str(manifest.number)
         reach = f"positions {manifest.start} to {manifest.stop}, {begins} to {_time(manifest.covered_ms)}"
         click.echo(f"{what}: {reach}, {manifest.size:,} bytes, cluster {manifest.cluster}")
+
+
+def prune(url: str, keep: int, as_json: bool) -> None:
+    """Remove old backups, and print what is kept."""
+    with progress_bar() as bar:
+        done = event_loop.run(prune_backups, _place(url), keep, _opener(), SystemClock(), SystemRandom(), teller(bar))
+    if as_json:
+        names = ("removed", "ranges", "states")
+        echo_json({"kept": [_plain(each) for each in done.kept], **{name: getattr(done, name) for name in names}})
+        return
+    _show_reaches(done.kept)
+    click.echo(f"removed {len(done.removed)} backups, {done.ranges} ranges and {done.states} states")
 
 
 def restore(

@@ -83,6 +83,31 @@ def list_(url: str, as_json: bool) -> None:
     work.show(url, as_json)
 
 
+@backup.command()
+@click.option("--from", "url", metavar="DIR|URL", required=True, help="Place of backups.")
+@click.option(
+    "--keep",
+    type=click.IntRange(1),
+    required=True,
+    metavar="N",
+    help="Full backups to keep, each with what is on top of it.",
+)
+@json_option
+def prune(url: str, keep: int, as_json: bool) -> None:
+    """Remove all but the newest N full backups, and what is on top of each.
+
+    Before anything is removed, all that is kept is verified as by `backup verify`. What runs that were killed have left is removed, too. It may be
+    interrupted and repeated.
+
+    \b
+    Example:
+        virtuallog backup prune --from file:///mnt/backups --keep 4
+    """
+    from virtuallog_server.cli.backup import backup_job as work
+
+    work.prune(url, keep, as_json)
+
+
 @click.command()
 @click.option("--from", "url", metavar="DIR|URL", required=True, help="Place of backups.")
 @click.option("--into", metavar="DIR|URL", required=True, help="Target: an empty directory, or a new one.")

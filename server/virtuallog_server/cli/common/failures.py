@@ -26,7 +26,7 @@ FAILED: Final = 1
 WRONG_USAGE: Final = 2
 UNAVAILABLE: Final = 3
 INTERRUPTED: Final = 130
-"""The code that shells give a command which ended on Ctrl-C."""
+"""The code that shells give a command which ended on Ctrl-C; also that of one which ended on SIGTERM."""
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 """Errors of a write to stdout. The disks of nodes have errors of their own (StorageError, DiskFullError)."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
 
 from virtuallog_database.history.core.changes import ZnodeChange
@@ -11,6 +13,9 @@ from virtuallog_database.tree import acl
 from virtuallog_database.tree.commands import Acl
 from virtuallog_database.tree.records import ZnodeKind
 from virtuallog_database.tree.results import Stat
+
+_ACL_BYTES: Final = 200
+"""Memory of an entry of an ACL, besides its texts."""
 
 
 @attrs.frozen(kw_only=True)
@@ -46,6 +51,11 @@ class PastState:
     aversion: int
     value: PastValue
     acl: tuple[Acl, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the part of the value that is here, and of the ACL."""
+        return len(self.value.data or b"") + sum(len(each.scheme) + len(each.id) + _ACL_BYTES for each in self.acl)
 
     @classmethod
     def of(cls, state: ZnodeState | None, bytes_max: int) -> PastState | None:
@@ -106,6 +116,11 @@ class PastDifference:
     before: PastState | None
     after: PastState | None
 
+    @property
+    def size(self) -> int:
+        """Bytes of both states."""
+        return sum(each.size for each in (self.before, self.after) if each is not None)
+
     @classmethod
     def of(cls, found: ZnodeDifference, bytes_max: int) -> PastDifference:
         return cls(
@@ -147,6 +162,11 @@ class PastChange:
     """Identities of the client, as scheme:id."""
     state: PastState
     """State after the change; of a deleted znode, the one before."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the state."""
+        return self.state.size
 
     @classmethod
     def of(cls, change: ZnodeChange, bytes_max: int) -> PastChange:

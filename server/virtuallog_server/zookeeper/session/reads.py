@@ -16,7 +16,7 @@ from virtuallog_database.replica.database import Database
 from virtuallog_database.tree.commands import Origin
 from virtuallog_database.tree.results import Error, RefusedError
 from virtuallog_database.tree.tree import Tree
-from virtuallog_database.tree.watches import Watcher, WatchTable
+from virtuallog_database.tree.watches import Watcher, WatchMode, WatchTable
 from virtuallog_server.zookeeper.wire import replies, requests
 from virtuallog_server.zookeeper.wire.jute import Reader
 from virtuallog_server.zookeeper.wire.opcodes import OpCode
@@ -87,11 +87,11 @@ def _add_watch(view: ReadContext, xid: int, asked: requests.AddWatch, origin: Or
 
 def _find_watches(
     view: ReadContext, xid: int, asked: requests.NamedWatches, origin: Origin,
-    *, find: Callable[[WatchTable, str, Watcher], bool],
+    *, find: Callable[[WatchTable, str, Watcher, WatchMode | None], bool],
 ) -> bytes:  # fmt: skip
     watches = view.database.watches
     tables = (*((watches.child,) if asked.child else ()), *((watches.data,) if asked.data else ()))
-    found = [find(table, asked.path, view.watcher) for table in tables]
+    found = [find(table, asked.path, view.watcher, asked.mode) for table in tables]
     if not any(found):
         raise RefusedError(Error.NO_WATCHER)
     return replies.reply(xid, view.tree.last_zxid)

@@ -50,6 +50,8 @@ class NamedWatches:
     path: str
     child: bool
     data: bool
+    mode: WatchMode | None
+    """Mode of these watches. None if any will do."""
 
 
 @attrs.frozen
@@ -85,6 +87,9 @@ _NO_MODE: Final = -1
 """Flags that this request cannot have. The tree refuses them, so a multi fails at the part that has them."""
 _TTL_MODES: Final = frozenset((Mode.TTL, Mode.TTL_SEQUENTIAL))
 _ADDED_MODES: Final = frozenset((WatchMode.PERSISTENT, WatchMode.PERSISTENT_RECURSIVE))
+_NAMED_MODES: Final = {
+    1: WatchMode.STANDARD, 2: WatchMode.STANDARD, 3: None, 4: WatchMode.PERSISTENT, 5: WatchMode.PERSISTENT_RECURSIVE,
+}  # fmt: skip
 
 
 def create(reader: Reader) -> Create:
@@ -155,11 +160,12 @@ def add_watch(reader: Reader) -> AddWatch:
 
 
 def named_watches(reader: Reader) -> NamedWatches:
-    """Parse checkWatches, removeWatches. Type 1 stands for watches of children, 2 for those of data, 3 for any."""
+    """Parse checkWatches, removeWatches. Types, as in ZooKeeper from 3.9 on: 1 stands for watches of reads of children, 2 for those of
+    other reads, 3 for any, 4 for persistent and 5 for recursive ones."""
     path, kind = reader.string(), reader.integer()
-    if kind not in {1, 2, 3}:
+    if kind not in _NAMED_MODES:
         raise MalformedError(f"type {kind} of watches")
-    return NamedWatches(path, child=kind != 2, data=kind != 1)
+    return NamedWatches(path, child=kind != 2, data=kind != 1, mode=_NAMED_MODES[kind])
 
 
 def set_watches(reader: Reader) -> SetWatches:

@@ -238,8 +238,7 @@ def _register(
 
 
 def _add(tables: Tables, watch: Watch) -> None:
-    """One watch for each table of the protocol and path: a later one takes the place of an earlier one. Clients here never set a standard watch
-    where they have one that stays, nor two that stay."""
+    """Add one watch. Others of the same path stay."""
     {"data": tables.data, "exist": tables.data, "child": tables.child}.get(
         watch.table, tables.persistent if watch.table == "persistent" else tables.recursive
     ).add(watch.path)

@@ -68,6 +68,7 @@ _CREDENTIALS: Final = {"alice": b"alice:a", "bob": b"bob:b"}
 _IDENTITIES: Final = {name: Identity("digest", digest_of(each.decode())) for name, each in _CREDENTIALS.items()}
 _PARENTS: Final = ("/p0", "/p1", "/p2")
 _PATHS: Final = (*_PARENTS, *(f"{parent}/c{number}" for parent in _PARENTS for number in range(3)))
+_WAYS: Final = ("data", "exist", "child", "persistent", "recursive")
 _SILENT_HOST: Final = "10.9.9.9"
 
 
@@ -202,21 +203,18 @@ async def _look_on(run: AccessRun, name: str, host: str, source: random.Random) 
 
 
 async def _watch(line: RecordedConnection, name: str, source: random.Random, since: int) -> None:
-    """Each path is watched in one way, as watches of one path take each other's place."""
-    ways = {path: source.choice(("data", "exist", "child", "persistent", "recursive", "")) for path in ("/", *_PATHS)}
+    """Each path is watched in any number of ways, which do not affect each other."""
+    ways = [Watch(way, path) for path in ("/", *_PATHS) for way in source.sample(_WAYS, source.choice((0, 1, 1, 2, 3)))]
     when = source.choice((0, 0, 12)) if name else -1
     if source.random() < 0.3:
-        watches = [Watch(way, path) for path, way in ways.items() if way]
-        ways = {}
         if when == 0:
             await _log_in(line, name)
-        await line.ask(Restore(since, watches))
+        await line.ask(Restore(since, ways))
+        ways = []
     for number in range(source.randint(10, 40)):
         if number == when and not any(isinstance(each, Login) for each in _asked(line)):
             await _log_in(line, name)
-        path = source.choice(list(ways) or ["/"])
-        way = ways.get(path, "")
-        await line.ask(Watch(way, path) if way and source.random() < 0.7 else Ping())
+        await line.ask(source.choice(ways) if ways and source.random() < 0.7 else Ping())
         await trio.sleep(source.uniform(0.0, 0.2))
 
 
