@@ -166,7 +166,7 @@ async def _reload_on_signal(credentials: Credentials) -> None:
     """Check the certificates on SIGHUP. The next connection would do so as well, but an operator would not see the result."""
     with trio.open_signal_receiver(signal.SIGHUP) as signals:
         async for _ in signals:
-            loaded = credentials.current()
+            loaded = credentials.checked()
             log.info("certificates in use", owner=str(loaded.owner), expires=loaded.expires)
 
 

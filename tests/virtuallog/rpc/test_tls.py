@@ -4,13 +4,15 @@ their errors."""
 from __future__ import annotations
 
 import random
+import resource
 import shutil
 import ssl
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 import trio
 import trio.testing
@@ -31,7 +33,7 @@ from virtuallog.contract.errors import (
 from virtuallog.contract.ports import Request
 from virtuallog.rpc import tls_acceptor
 from virtuallog.rpc.rate_limited_log import RateLimitedLog
-from virtuallog.rpc.security.credentials import Credentials, Loaded
+from virtuallog.rpc.security.credentials import RETRY_SECONDS, Credentials, Loaded, stamp_of
 from virtuallog.rpc.security.tls_stream import ENCRYPT_BYTES, TlsStream, tls_handshake
 from virtuallog.rpc.tls_acceptor import HANDSHAKE_SECONDS, TlsAcceptor
 from virtuallog.testing.logs import capture_logs
@@ -299,6 +301,65 @@ def test_new_files_that_cannot_be_used_change_nothing(office: ThrowawayAuthority
         files.key.write_bytes(good[1])
         files.certificate.write_bytes(good[0])
         working = credentials.current()
+
+
+def test_rights_that_change_are_a_change_of_the_files(office: ThrowawayAuthority) -> None:
+    """A new key that the node may not read is refused. `chmod` puts that right, and touches neither size nor time of the content."""
+    files = office.node().files
+    files.key.chmod(0o000)
+    before = stamp_of(files)
+    files.key.chmod(0o640)
+
+    assert stamp_of(files) != before
+
+
+@contextmanager
+def without_descriptors() -> Iterator[None]:
+    """This process can open no file."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@pytest.mark.parametrize("is_asked", [False, True])
+async def test_files_that_could_not_be_used_are_tried_again(
+    office: ThrowawayAuthority, mock_clock: trio.testing.MockClock, is_asked: bool
+) -> None:
+    """The process is out of descriptors while its certificate is renewed. Later it has some: the new certificate is in use after a
+    while, or at once if an operator asks, though the files are as they were. The reason is logged once."""
+    credentials = attrs.evolve(office.node(), clock=TrioClock())
+    former = credentials.current()
+    office.node()  # renews the files
+
+    with capture_logs() as lines:
+        with without_descriptors():
+            assert credentials.current() is former
+            mock_clock.jump(RETRY_SECONDS + 1)
+            assert credentials.current() is former
+        assert [line["event"] for line in lines] == ["new certificates cannot be used, the old ones stay"]
+        assert credentials.current() is former, "too early"
+        if not is_asked:
+            mock_clock.jump(RETRY_SECONDS)
+        renewed = credentials.checked() if is_asked else credentials.current()
+
+    assert renewed is not former
+    assert credentials.current() is renewed
+    assert lines[-1]["event"] == "certificates loaded"
+
+
+def test_an_operator_who_asks_hears_again_why_files_are_refused(office: ThrowawayAuthority) -> None:
+    """At each signal, not only at the first one."""
+    credentials = office.node()
+    credentials.files.key.write_text("rubbish")
+    with capture_logs() as lines:
+        credentials.current()
+        credentials.checked()
+        credentials.checked()
+
+    assert [line["log_level"] for line in lines] == ["warning"] * 3
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 A rotation needs no signal and interrupts nothing: each new connection checks the files, and open
 ones stay. New files that cannot be used (a certificate with a key still to come, say) are reported.
-The old ones stay in use until the files change again.
+The old ones stay in use until the files change again, or until a later try finds that the new ones can
+be used after all: a certificate may begin in the future, and a process may be out of descriptors.
 
 Files are tried at once, by a handshake with ourselves in memory. It gives our own identity, and
 finds an expired certificate, one of another authority, or one that may not be used for both sides,
@@ -20,12 +21,16 @@ import attrs
 
 from virtuallog.contract.caller_roles import Principal
 from virtuallog.contract.errors import InvalidSettingError, UntrustedError
+from virtuallog.contract.ports import Clock
 from virtuallog.rpc.security.tls_files import TlsFiles
 from virtuallog.rpc.security.tls_stream import owner_untrusted
 from virtuallog.runtime import log
+from virtuallog.runtime.clock import SystemClock
 
-Stamp: TypeAlias = tuple[tuple[int, int, int] | None, ...]
-"""Inode, size and time of the last change of each file; None if a file does not exist."""
+Stamp: TypeAlias = tuple[tuple[int, ...] | None, ...]
+"""Inode, size, and times of the last change of the content and of the rights of each file; None if a file does not exist."""
+RETRY_SECONDS: Final = 30.0
+"""Time after which files that could not be used are tried again, though they have not changed."""
 _USELESS: Final = "new certificates cannot be used, the old ones stay"
 _FLIGHTS_MAX: Final = 8
 """Flights of a handshake in memory; it takes three."""
@@ -50,6 +55,11 @@ class Credentials:
     _loaded: Loaded
     _stamp: Stamp
     _serves: bool = False
+    _clock: Clock = attrs.field(factory=SystemClock)
+    _refused_at: float | None = attrs.field(default=None, init=False)
+    """Time of the last try to load the present files. None if they are in use."""
+    _reason: str = attrs.field(default="", init=False)
+    """Why that try failed, as it was logged."""
 
     @classmethod
     def open(cls, files: TlsFiles, *, serves: bool = False) -> Credentials:
@@ -75,9 +85,17 @@ class Credentials:
         some milliseconds."""
         stamp = stamp_of(self.files)
         if stamp != self._stamp:
-            self._stamp = stamp
+            self._stamp, self._reason = stamp, ""
+            self._reload()
+        elif self._refused_at is not None and self._clock.monotonic() - self._refused_at >= RETRY_SECONDS:
             self._reload()
         return self._loaded
+
+    def checked(self) -> Loaded:
+        """The same, but files that could not be used are tried at once, and reported again."""
+        if self._refused_at is not None:
+            self._stamp = ()
+        return self.current()
 
     def check_peer(self, peer: Principal) -> None:
         """Check that a peer belongs to our cluster.
@@ -92,13 +110,19 @@ class Credentials:
         try:
             loaded = _load(self.files, self._serves)
         except InvalidSettingError as error:
-            log.warning(_USELESS, reason=str(error))
+            self._refuse(str(error))
             return
         if loaded.owner == self.owner:
-            self._loaded = loaded
+            self._loaded, self._refused_at, self._reason = loaded, None, ""
             log.info("certificates loaded", owner=str(loaded.owner), expires=loaded.expires)
         else:
-            log.warning(_USELESS, reason=f"{self.files.certificate} is now of {loaded.owner}, not of {self.owner}")
+            self._refuse(f"{self.files.certificate} is now of {loaded.owner}, not of {self.owner}")
+
+    def _refuse(self, reason: str) -> None:
+        """Stay with the old files. Each reason is logged once."""
+        if reason != self._reason:
+            log.warning(_USELESS, reason=reason)
+        self._refused_at, self._reason = self._clock.monotonic(), reason
 
 
 def stamp_of(files: TlsFiles) -> Stamp:
@@ -106,10 +130,10 @@ def stamp_of(files: TlsFiles) -> Stamp:
     return tuple(_stat(path) for path in (files.certificate, files.key, files.authority))
 
 
-def _stat(path: Path) -> tuple[int, int, int] | None:
+def _stat(path: Path) -> tuple[int, ...] | None:
     with suppress(OSError):
         found = path.stat()
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
     return None
 
 
