@@ -116,16 +116,8 @@ class CompactionStore:
             return manifest
         return await self.read(manifest.cluster, manifest.position)
 
-    async def remove_old(self, cluster: bytes, keep: int = KEPT) -> list[LogPosition]:
-        """Remove all but the newest compactions of this cluster; returns the removed positions.
-        Reads of removed files fail."""
-        removed = (await self.positions(cluster))[:-keep]
-        for position in removed:
-            await self.remove(cluster, position)
-        return removed
-
     async def remove(self, cluster: bytes, position: int) -> None:
-        """Remove a compaction. Killed in between, it is none any more, and some of its files are left."""
+        """Remove a compaction; reads of its files fail then. Killed in between, it is none any more, and some of its files are left."""
         await self._published.delete(manifest_name(cluster, position))
         await self.remove_files(cluster, position)
 

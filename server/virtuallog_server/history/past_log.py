@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 import attrs
@@ -47,6 +47,11 @@ class PastLog:
     """First position of the live log, as of the opening."""
     backups: Sequence[BackupManifest]
     """The newest backup of each base at the place of backups; empty without one."""
+
+    @property
+    def saved_states(self) -> Mapping[int, BackupManifest]:
+        """Backups that a state begins with, by its position: not those of the log before a database was put on it."""
+        return {each.start: each for each in self.backups if each.database}
 
     async def read(self, start: int, stop: int) -> Sequence[Placed]:
         """As the live log, or as a backup, whichever has the position."""
@@ -121,8 +126,8 @@ async def open_past_log(log: VirtualLog, place: BackupPlace | None, pace: ReadPa
     register = await log.view.refresh()
     if not register.database:
         raise UnsupportedError("no database stands on this log: there is no tree")
-    tail = (await retried(pace.clock, log.check_tail)).tail
     trim_point = await retried(pace.clock, log.find_trim_point)
+    tail = (await retried(pace.clock, log.check_tail)).tail  # behind the trim point, as that was found before
     backups = [] if place is None else await place.newest_of_each_base()
     parts = [LogPart(trim_point, tail, PacedLog(LiveLog(log, READ_BYTES), pace))]
     for manifest in backups:

@@ -139,7 +139,7 @@ class PastStates:
         """The nearest state, of a snapshot up to `at_most` or of a backup, in an empty directory; and its position. That of
         a snapshot may have later effects."""
         begin = self.past.beginning(position)
-        saved = newest_start((each.start for each in self.past.backups), begin, position)
+        saved = newest_start(self.past.saved_states, begin, position)
         offer = await self._offer(directory, begin, at_most, is_needed=saved is None and begin > 0)
         if offer is not None and (saved is None or saved <= offer.offer.position):
             await self._install(directory, offer)
@@ -155,7 +155,7 @@ class PastStates:
         begin = self.past.beginning(before)
         if begin == 0:
             return await directory.open()
-        saved = min((each.start for each in self.past.backups if begin <= each.start <= before), default=None)
+        saved = min((start for start in self.past.saved_states if begin <= start <= before), default=None)
         at_most, oldest = before if saved is None else LogPosition(saved - 1), None
         for _ in range(SNAPSHOTS_KEPT_MAX):
             offer = await self._offer(directory, begin, at_most, is_needed=saved is None and oldest is None)
@@ -198,7 +198,7 @@ class PastStates:
 
     async def _install_saved(self, directory: RocksDirectory, start: int) -> None:
         assert self.place is not None
-        manifest = next(each for each in self.past.backups if each.start == start)
+        manifest = self.past.saved_states[start]
         if manifest.state is not None:
             self.tell("fetching the state of a backup", start)
             self.check_size(manifest.state.bytes)

@@ -5,7 +5,8 @@
 Before the first file of a compaction is written it is marked, since a location cannot list
 directories. The files are removed once two newer compactions exist, no matter if it was published,
 or its writer was killed or refused. A writer that is still active then would publish a compaction
-that no server takes. The mark is removed last.
+that no server takes. The mark is removed last. What has no mark is another program's, such as the state of a
+backup at the same place, and stays.
 """
 
 from __future__ import annotations
@@ -38,12 +39,11 @@ async def clean(place: CompactionStore, files: Files, cluster: bytes, position: 
         position: position of the published compaction.
     """
     await remove_chunks(files, lambda chunk: chunk.stop <= position)
-    await place.remove_old(cluster)
-    kept = (await place.positions(cluster))[-KEPT:]
-    for name in await files.list():
-        match = _MARK.fullmatch(name)
-        if match is not None and len(kept) == KEPT and int(match[1]) < kept[0]:
-            await place.remove_files(cluster, int(match[1]))
+    marked = {int(match[1]): name for name in await files.list() if (match := _MARK.fullmatch(name)) is not None}
+    published = [each for each in await place.positions(cluster) if each in marked]
+    for old, name in marked.items():
+        if len(published) >= KEPT and old < published[-KEPT]:
+            await place.remove(cluster, old)
             await files.delete(name)
 
 

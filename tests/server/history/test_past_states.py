@@ -6,6 +6,7 @@ import random
 import threading
 from pathlib import Path
 
+import attrs
 import pytest
 
 from tests.database.history.drawn_log import DrawnLog
@@ -17,6 +18,7 @@ from virtuallog.contract.types import NodeId
 from virtuallog_database.errors import NoPastStateError
 from virtuallog_database.tree.commands import Create, SetData
 from virtuallog_server.backup.core.manifest import BackupManifest
+from virtuallog_server.backup.saved_log import LogPart
 from virtuallog_server.history.past_log import Moment
 from virtuallog_server.history.past_states import _size_of
 
@@ -165,3 +167,20 @@ def test_files_may_go_while_they_are_counted(tmp_path: Path) -> None:
     finally:
         is_over.set()
         thread.join()
+
+
+async def test_a_backup_without_a_state_is_the_start_of_none(tmp_path: Path) -> None:
+    """It was made before a database was put on the log, which had been trimmed already: its entries can be read, but no state begins with it."""
+    async with past_bench(tmp_path) as bench:
+        written(bench.log, 9)
+        await (await bench.server()).take(bench.log, 5)
+        bench.trim_point = 5
+        only_log = attrs.evolve(
+            await saved_state(MemoryPlace(), tmp_path, bench.log, 2), database=False, state=None, digests={}
+        )
+        past = bench.past([only_log], [LogPart(2, 6, bench.log)])
+
+        assert (await past.znode("/a", Moment(position=7), bytes_max=9)).value.data == b"6"
+        assert (await past.changes("/a", None, Moment(position=8), limit=9, bytes_max=9)).start == 5
+        with pytest.raises(NoPastStateError, match="no snapshot from there on"):
+            await past.znode("/a", Moment(position=4), bytes_max=9)

@@ -64,6 +64,17 @@ async def test_files_without_a_manifest_are_found_again_by_their_mark() -> None:
     assert await there(place) == [20, 30]
 
 
+async def test_states_of_backups_at_the_same_place_stay() -> None:
+    """They are no compactions of a job: a backup rests on each of them, however old it is. The newest two compactions stay, too."""
+    place, files = CompactionStore(URL, ArchivePlace()), DictFiles()
+    for position in (5, 25, 35):
+        await published(place, DictFiles(), position)
+    for position in (10, 20, 30):
+        await published(place, files, position)
+
+    assert await there(place) == await place.positions(CLUSTER) == [5, 20, 25, 30, 35]
+
+
 async def test_chunks_that_are_folded_go_and_those_of_the_next_compaction_stay() -> None:
     """With all their files."""
     place, files = CompactionStore(URL, ArchivePlace()), DictFiles()
