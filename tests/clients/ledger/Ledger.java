@@ -58,11 +58,14 @@ public final class Ledger {
     }
 
     private void appear() throws InterruptedException {
-        while (true) {
+        for (boolean tried = false; ; tried = true) {
             try {
                 client.create(root + "/presence/alive", new byte[0], Ids.OPEN_ACL_UNSAFE, CreateMode.EPHEMERAL);
                 return;
             } catch (KeeperException error) {
+                if (tried && error.code() == KeeperException.Code.NODEEXISTS) {
+                    return; // an answer did not come: it is ours
+                }
                 checkUnknown(error, "ephemeral");
             }
         }

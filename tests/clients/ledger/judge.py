@@ -15,7 +15,7 @@ Every client program does the same work below a path ROOT, until its stdin is cl
     {"event": "refused", ...}, {"event": "expired"}    never
     {"event": "end"}                           the second session has seen the last version; the first one is closed
 
-Nothing is done twice: an outcome that is unknown stays so. A read by the same session after an acknowledged create shows what became of it.
+Nothing is done twice but the ephemeral, of which there is one then: an outcome that is unknown stays so. A read by the same session after an acknowledged create shows what became of it.
 """
 
 from __future__ import annotations

@@ -137,8 +137,11 @@ func main() {
 	writer, reader := names, names
 	writer.client, reader.client = connect(hosts, session), connect(hosts, session)
 
-	for {
+	for tried := false; ; tried = true {
 		_, err := writer.client.Create(root+"/presence/alive", nil, zk.FlagEphemeral, everyone)
+		if tried && err == zk.ErrNodeExists { // an answer did not come: it is ours
+			break
+		}
 		if !isUnknown(err, "ephemeral") {
 			break
 		}

@@ -103,12 +103,15 @@ async function follow(client, progress) {
 async function main() {
     const writer = connect();
     const reader = connect();
-    for (let there = false; !there;) {
+    for (let there = false, tried = false; !there; tried = true) {
         try {
             await call((done) => writer.create(`${root}/presence/alive`, zookeeper.CreateMode.EPHEMERAL, done));
             there = true;
         } catch (error) {
-            checkUnknown(error, 'ephemeral');
+            there = tried && error.name === 'NODE_EXISTS'; // an answer did not come: it is ours
+            if (!there) {
+                checkUnknown(error, 'ephemeral');
+            }
         }
     }
     tell({ event: 'ready', session: writer.getSessionId().toString('hex') });

@@ -50,8 +50,11 @@ final class Barriers {
     }
 
     /**
-     * A round in which no connection was lost is judged: all were in before one got on, and all wanted out before one was out. Each
+     * A round in which no connection was lost is judged: all were in before one got on, and all but one wanted out before one was out. Each
      * member has its thread, and they begin a round together, at a new path.
+     *
+     * Curator waits for the last one to leave as well, but not surely, with any server: DistributedDoubleBarrier.internalLeave looks again at
+     * any event of its watcher, the late one of enter's watch of `ready` among them, and is out once a single member is left.
      */
     private static void addDoubleBarrier(Recipes recipes, String root) throws Exception {
         Meeting together = new Meeting(recipes);
@@ -77,7 +80,7 @@ final class Barriers {
                     int gone = left[mine % 2].get();
                     if (isIn && isOut && recipes.losses() == before) {
                         report.require(here == Recipes.MEMBERS, "one got on with %d inside", here);
-                        report.require(gone == Recipes.MEMBERS, "one was out when %d wanted to", gone);
+                        report.require(gone >= Recipes.MEMBERS - 1, "one was out when %d wanted to", gone);
                     } else {
                         throw new IllegalStateException("a connection was lost in the round");
                     }
