@@ -223,3 +223,14 @@ async def is_ready(port: int) -> bool:
         return (await get(port, "/readyz")).status == 200
     except OSError:
         return False
+
+
+def test_a_build_sends_no_environment_and_no_history() -> None:
+    """`docker build` copies the folder of the source, .venv and all, unless .dockerignore names it: what git ignores, and git itself."""
+    ignored = {
+        line.removeprefix("**/")
+        for line in (ROOT / ".dockerignore").read_text().split("\n")
+        if line[:1] not in {"", "#"}
+    }
+
+    assert ignored == {".git", *(line.rstrip("/") for line in (ROOT / ".gitignore").read_text().split())}
