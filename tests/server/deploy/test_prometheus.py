@@ -227,7 +227,7 @@ def has_disks(folder: Path) -> bool:
 
 
 async def test_alerts_fire_for_a_slow_disk_and_a_log_that_is_held(folder: Path) -> None:
-    """The disk of one node stalls again and again: the alert names that node. A hold is forgotten while the log grows: the alert about
+    """The disk of one node stalls again and again, then for good: the alert names that node. A hold is forgotten while the log grows: the alert about
     trims. Each clears when the fault is over."""
     require("Prometheus", lambda: shutil.which("prometheus") is not None, "prometheus")
     if not has_disks(folder):
@@ -248,6 +248,10 @@ async def test_alerts_fire_for_a_slow_disk_and_a_log_that_is_held(folder: Path) 
                 await monitor.wait(lambda fired: not fired & {stuck, held})
                 async with running(stall_again_and_again, disks, "3"):
                     await monitor.wait(lambda fired: {stuck, ("VirtuallogSlowDisk", nodes[2])} <= fired)
+                disks.thaw_all()
+                await monitor.wait(lambda fired: stuck not in fired)
+                await trio.to_thread.run_sync(disks.freeze, "3")
+                await monitor.wait(lambda fired: stuck in fired)
                 disks.thaw_all()
                 await monitor.wait(lambda fired: stuck not in fired)
 
