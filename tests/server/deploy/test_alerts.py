@@ -152,18 +152,23 @@ CASES = {
 }
 MORE_CASES = {
     "NoMajority": [
+        # All nodes were restarted, and a minority is back: it does not know the register, and has no figures of it.
         of_job(
-            # All nodes were restarted, and a minority is back: the number of members is 0 until a node knows the register.
+            {**two("up", "1x200", "0x200"), f"virtuallog_role_open{{{NODE}, {METASTORE}}}": "1x200"},
             {
-                f"virtuallog_metastore_members{{{NODE}}}": "0x200",
-                f"virtuallog_role_open{{{NODE}, {METASTORE}}}": "1x200",
-            },
-            {
-                **two("virtuallog_metastore_members", "3x200", "0x200"),
+                **two("up", "1x200", "1x200"),
                 **two("virtuallog_role_open", "1x200", "1x200", METASTORE),
+                f"virtuallog_metastore_members{{{NODE}}}": "3x200",
             },
         ),
-        of_job({f"up{{{NODE}}}": "0x200"}, {**two("up", "0x200", "1x200")}),
+        of_job(
+            two("up", "0x200", "0x200"),
+            {
+                f"up{{{NODE}}}": "1x200",
+                f"virtuallog_metastore_members{{{NODE}}}": "1x200",
+                f"virtuallog_role_open{{{NODE}, {METASTORE}}}": "1x200",
+            },
+        ),
     ],
     "NoSequencer": [
         of_job(ordering("paxos", sequencers=1, leaders=1), ordering("paxos", coordinators=1)),
