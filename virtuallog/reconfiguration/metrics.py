@@ -151,6 +151,12 @@ def _register(register: Register | None) -> list[MetricFamily]:
             "virtuallog_chain_trim_point", "Where the chain begins.", register.chain.start if register else 0
         ),
         metrics.gauge("virtuallog_chain_open", "1 unless the log is closed on purpose.", _is_open(register)),
+        metrics.gauges(
+            "virtuallog_chain_active",
+            "1 for the kind of the loglet that takes appends. No sample while the log is closed.",
+            "kind",
+            _active_kind(register),
+        ),
         metrics.gauge("virtuallog_metastore_members", "Nodes that decide the register.", members),
         metrics.gauge("virtuallog_register_bytes", "Size of the register.", size),
         metrics.gauge("virtuallog_register_limit_bytes", "Planned changes stop at this size.", REGISTER_BYTES_MAX),
@@ -159,3 +165,8 @@ def _register(register: Register | None) -> list[MetricFamily]:
 
 def _is_open(register: Register | None) -> bool:
     return register is not None and register.chain.active is not None
+
+
+def _active_kind(register: Register | None) -> dict[str, float]:
+    active = register.chain.active if register else None
+    return {active.kind: 1} if active else {}

@@ -204,7 +204,7 @@ def _converter() -> cattrs.Converter:
     for plain, words in ((int, "a whole number"), (str, "text in quotes"), (bool, "true or false")):
         converter.register_structure_hook(plain, _exactly(plain, words))
     converter.register_structure_hook(float, _number)
-    converter.register_structure_hook(Path, lambda value, _: Path(_exactly(str, "text in quotes")(value, str)))
+    converter.register_structure_hook(Path, _path)
     converter.register_structure_hook_factory(attrs.has, lambda settings: _structure_function(settings, converter))
     return converter
 
@@ -232,6 +232,14 @@ def _exactly(plain: type[Any], words: str) -> Any:
         return value
 
     return check
+
+
+def _path(value: Any, _: Any) -> Path:
+    """The path. An empty one would be the folder of the file, or the working directory: mostly a variable that was never set."""
+    text = _exactly(str, "text in quotes")(value, str)
+    if not text:
+        raise FieldError("is empty; `.` is the folder of the file, or the working directory")
+    return Path(text)
 
 
 def _number(value: Any, _: Any) -> float:

@@ -24,7 +24,7 @@ from virtuallog.runtime.clock import SystemClock
 from virtuallog_lab.harness.machine import Machine
 from virtuallog_lab.harness.report import Report, Table, middle_and_ends
 from virtuallog_server.cli.common.failures import Failure
-from virtuallog_server.local_cluster.layout import free_ports
+from virtuallog_server.local_cluster.layout import free_row
 from virtuallog_server.local_cluster.supervisor import PROGRAM
 
 CLOCK: Final = SystemClock()
@@ -143,7 +143,7 @@ def _round(folder: Path, nodes: int) -> Iterator[tuple[str, Start]]:
 @contextmanager
 def _up(folder: Path, nodes: int) -> Iterator[float]:
     """Run `virtuallog up` for the length of the block; yields the seconds until it was ready."""
-    (port,) = free_ports(1)  # most likely those behind it are free as well; if not, `up` says so and ends
+    port = free_row(nodes)
     began = CLOCK.monotonic()
     command = [*PROGRAM, "up", "--nodes", str(nodes), "--data", str(folder), "--base-port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

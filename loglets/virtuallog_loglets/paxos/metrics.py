@@ -142,17 +142,23 @@ class PaxosMetrics:
 
     # -- reports ------------------------------------------------------------------------------------------------------
 
-    def metrics(self, standings: Sequence[Standing]) -> list[MetricFamily]:
+    def metrics(self, standings: Sequence[Standing], writing_seconds: float) -> list[MetricFamily]:
         """Metric families with the current values.
 
         Args:
             standings: states of all replicas here, oldest log first.
+            writing_seconds: age of the write under way; 0 if there is none.
         """
         own = (
             self.elections, self.rejects, self.catch_ups, self.caught_up, self.truncations, self.recoveries,
             self.commit_seconds, self.value_bytes, self.group_requests, self.sync_seconds,
         )  # fmt: skip
-        return [*(instrument.family() for instrument in own), *_places(standings)]
+        writing = metrics.gauge(
+            "virtuallog_paxos_writing_seconds",
+            "Age of the write and sync under way; 0 if there is none.",
+            writing_seconds,
+        )
+        return [*(instrument.family() for instrument in own), writing, *_places(standings)]
 
 
 def leader_families(positions_in_flight: Sequence[int]) -> list[MetricFamily]:

@@ -223,6 +223,7 @@ class WriteAheadLog:
             records=self._writer.records,
             syncs=self._writer.syncs,
             queued_bytes=self._writer.queued_bytes,
+            writing_seconds=self._writer.writing_seconds,
             poisoned=isinstance(self._writer.ended, StorageError),
             full=self.full,
         )

@@ -21,6 +21,7 @@ class WalStatistics:
     records: int
     syncs: int
     queued_bytes: int
+    writing_seconds: float
     poisoned: bool
     full: bool
 
@@ -73,6 +74,9 @@ def _groups(prefix: str) -> tuple[Histogram, Histogram, Histogram]:
 def _files(prefix: str, now: WalStatistics) -> list[MetricFamily]:
     return [
         metrics.counter(f"{prefix}_syncs_total", "Syncs, those that close a segment included.", now.syncs),
+        metrics.gauge(
+            f"{prefix}_writing_seconds", "Age of the write and sync under way; 0 if there is none.", now.writing_seconds
+        ),
         metrics.gauge(f"{prefix}_segments", "Segment files that can be read.", now.segments),
         metrics.gauge(f"{prefix}_bytes", "Size of all files, the one made ahead included.", now.bytes),
         metrics.gauge(f"{prefix}_free_bytes", "Room in the files that there are.", now.free_bytes),

@@ -97,9 +97,16 @@ class SegmentWriter:
     """The last group that was cut."""
     _is_writing: bool = attrs.field(default=False, init=False)
     """True from when a group is begun until it is durable, or has failed."""
+    _since: float | None = attrs.field(default=None, init=False)
+    """Time at which the write under way was given to the disk. None if there is none."""
     _may_begin: bool = attrs.field(default=False, init=False)
     """True if an append may begin a group: none is being written, and the appender's task is parked."""
     _parked: trio.lowlevel.Task | None = attrs.field(default=None, init=False)
+
+    @property
+    def writing_seconds(self) -> float:
+        """Age of the write under way. 0 if there is none."""
+        return 0.0 if self._since is None else self._now() - self._since
 
     def append(self, records: Sequence[WalRecord], done: AppendCallback, *, essential: bool, stream: object) -> None:
         """See `WriteAheadLog.append`."""
@@ -208,13 +215,14 @@ class SegmentWriter:
         assert self.segment is not None
         segment, chunks, self._opening = self.segment, self._opening, []
         offset, records = segment.synced, segment.records
-        self._group = _Group(self._take_group(chunks), offset, records, self._now())
+        self._since = self._now()
+        self._group = _Group(self._take_group(chunks), offset, records, self._since)
         _WRITING.reached()
         return offset, chunks
 
     def _group_written(self, failure: VirtualLogError | None) -> None:
         """Call back, and begin the next group: the disk has as little rest as possible."""
-        self._is_writing = False
+        self._is_writing, self._since = False, None
         if isinstance(failure, UnavailableError):
             self.ended = self.ended or StorageError(str(failure))
         if self.ended is not None:  # cancelled meanwhile, or this process has lost its storage
@@ -256,10 +264,13 @@ class SegmentWriter:
     async def _close_segment(self, segment: Segment) -> None:
         assert self._file is not None
         offset, footer = segment.footer()
+        self._since = self._now()
         try:
             await self._file.write_synced(offset, [footer])
         except DiskFullError as error:  # as in `_fail`
             raise StorageError(f"{self._file.name}: {error}") from error
+        finally:
+            self._since = None
         self.syncs += 1
         if self._index_writer is not None:
             self._index_writer.add(segment.sequence, (segment.end, segment.records))

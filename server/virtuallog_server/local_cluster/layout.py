@@ -14,7 +14,7 @@ import fcntl
 import random
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -232,9 +232,31 @@ def free_ports(count: int) -> list[int]:
     """Ports that are free now. Another process may take one before the node does; then the node reports that and ends."""
     free: list[int] = []
     for port in random.Random().sample(FREE_PORTS, len(FREE_PORTS)):
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind((HOST, port))
+        if _is_free(port):
             free.append(port)
         if len(free) == count:
             return free
-    raise InvalidSettingError("base port", f"no {count} ports between {FREE_PORTS[0]} and {FREE_PORTS[-1]} are free")
+    raise _no_ports(count)
+
+
+def free_row(count: int) -> int:
+    """The first of `count` ports in a row that are free now, as `free_ports` finds them: for a console or a database of each node."""
+    starts = FREE_PORTS[: len(FREE_PORTS) - count + 1]
+    for first in random.Random().sample(starts, len(starts)):
+        if all(_is_free(port) for port in range(first, first + count)):
+            return first
+    raise _no_ports(count)
+
+
+def _is_free(port: int) -> bool:
+    """True if a process can listen there. To connect would tell less: a port may be taken, and not listen yet."""
+    with socket.socket() as probe:
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def _no_ports(count: int) -> InvalidSettingError:
+    return InvalidSettingError("base port", f"no {count} ports between {FREE_PORTS[0]} and {FREE_PORTS[-1]} are free")

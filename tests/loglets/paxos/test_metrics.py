@@ -28,7 +28,7 @@ def values(found: list[MetricFamily], name: str) -> dict[tuple[str, ...], float]
 
 def test_every_name_is_told_from_the_start_and_documented() -> None:
     """A rate over a counter that is missing says nothing; docs/howto/monitor.md has each name, of the same kind, and no other."""
-    told = [*PaxosMetrics().metrics([]), *metrics.leader_families([])]
+    told = [*PaxosMetrics().metrics([], 0.0), *metrics.leader_families([])]
     rows = re.findall(
         r"^\| `(virtuallog_paxos_\w+)` \| (\w+) \|", (ROOT / "docs/reference/metrics.md").read_text(), re.MULTILINE
     )
@@ -49,13 +49,14 @@ def test_what_happens_is_counted() -> None:
     meter.recovered()
     meter.committed(size_bytes=100, seconds=0.001)
     meter.synced(requests=5, seconds=0.002)
-    told = meter.metrics([])
+    told = meter.metrics([], 2.5)
 
     assert values(told, "elections_total")["elected",] == 1
     assert values(told, "rejects_total") == {("promise",): 0, ("write",): 1}
     assert values(told, "catch_ups_total") == {(): 1}
     assert values(told, "caught_up_positions_total") == {("copied",): 10, ("filled",): 2}
     assert values(told, "truncations_total") == values(told, "recoveries_total") == {(): 1}
+    assert values(told, "writing_seconds") == {(): 2.5}
     for name in ("commit_seconds", "value_bytes", "group_requests", "sync_seconds"):
         assert values(told, name) == {(): 1}
 
@@ -63,7 +64,7 @@ def test_what_happens_is_counted() -> None:
 def test_places_are_those_of_the_newest_log() -> None:
     """Places are those of the newest log; one replica that does not vote is enough to report it."""
     empty = attrs.evolve(STANDING, status=Status.EMPTY, begin=0, learned=0, end=0)
-    told = PaxosMetrics().metrics([empty, STANDING])
+    told = PaxosMetrics().metrics([empty, STANDING], 0.0)
 
     assert values(told, "replicas") == {(): 2}
     assert values(told, "recovered") == {(): 0}

@@ -20,7 +20,7 @@ from virtuallog.contract.errors import (
     VirtualLogError,
 )
 from virtuallog.testing.sim.disk import Disk, DiskFaults
-from virtuallog_loglets.wal import WalRecord, WalSettings
+from virtuallog_loglets.wal import WalRecord, WalSettings, WriteAheadLog
 from virtuallog_loglets.wal.core.segment_format import RECORD_HEADER_BYTES
 
 
@@ -76,6 +76,21 @@ async def test_called_back_in_order_and_only_after_the_sync(autojump_clock: trio
         await CLOCK.sleep(1.0)
         assert user.acknowledged == [b"one", b"two", b"three", b"four"]
         assert b"four" in disk.peek("wal-0000000001")
+
+
+async def test_the_age_of_a_write_is_told_while_the_disk_is_stuck(autojump_clock: trio.testing.MockClock) -> None:
+    """A histogram has nothing of a sync that does not end."""
+    disk = Disk(Random(1), DiskFaults(write_seconds=(100.0, 100.0)), CLOCK)
+    wal = await WriteAheadLog.open(disk.mount(), SMALL, lambda *_: None, CLOCK.monotonic)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(wal.run, list)
+        assert wal.statistics().writing_seconds == 0
+        nursery.start_soon(put, wal, WalRecord(DATA, b"one"))
+        await CLOCK.sleep(40)
+        assert wal.statistics().writing_seconds == pytest.approx(40)
+        await CLOCK.sleep(70)
+        assert wal.statistics().writing_seconds == 0
+        nursery.cancel_scope.cancel()
 
 
 async def test_one_sync_for_all_that_is_queued(bed: Bed) -> None:

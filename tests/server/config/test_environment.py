@@ -124,6 +124,7 @@ def test_a_section_of_variables_is_not_taken_for_one_of_the_file(file: Path) -> 
         ("PEERS", "1@nowhere", "'nowhere' is not host:port"),
         ("PEERS", "1@a:1", "the list of peers lacks this node, 2"),
         ("ZOOKEEPER_TICK_MS", "0", "must be at least 1, not 0"),
+        ("DATA", "", "is empty"),
         ("COLOUR", "3", "no option of a node has this variable"),
     ],
 )
@@ -167,6 +168,21 @@ def test_the_command_reads_the_environment(tmp_path: Path) -> None:
     assert (bad.exit_code, bad.stderr) == (1, "virtuallog: VIRTUALLOG_SERVE_PROBES: '9001' is not host:port\n")
     assert "none.toml: cannot be read" in no_file.stderr
     assert not (tmp_path / "data").exists()
+
+
+def test_a_variable_that_was_never_set_makes_no_data_directory_of_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`VIRTUALLOG_SERVE_DATA: ${VOLUME}` in a compose file is empty without VOLUME. So is `--data "$VOLUME"`."""
+    monkeypatch.chdir(tmp_path)
+    place = {"VIRTUALLOG_SERVE_ID": "1", "VIRTUALLOG_SERVE_LISTEN": "0.0.0.0:1"}  # which is refused later
+    variable = CliRunner().invoke(main, ["serve"], env={**place, "VIRTUALLOG_SERVE_DATA": ""})
+    option = CliRunner().invoke(main, ["serve", "--data", ""], env=place)
+
+    assert "VIRTUALLOG_SERVE_DATA: is empty" in variable.stderr
+    assert "--data: is empty" in option.stderr
+    assert [variable.exit_code, option.exit_code] == [1, 2]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_nodes_of_up_take_no_settings_from_the_environment() -> None:

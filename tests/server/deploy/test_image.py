@@ -33,7 +33,8 @@ IMAGE: Final = "localhost/virtuallog:latest"
 SUBORDINATE: Final = "700000-765535"
 """User ids of this machine that stand for those in the containers."""
 NODES: Final = (1, 2, 3)
-SECONDS_MAX: Final = 120
+SECONDS_MAX: Final = 600
+"""Patience for a command, or for nodes: on a busy machine podman needs minutes to unpack the image."""
 PROGRAMS: Final = {
     "mmdebstrap": "mmdebstrap", "umoci": "umoci", "podman": "podman", "runc": "runc", "newuidmap": "uidmap",
 }  # fmt: skip
@@ -86,6 +87,8 @@ def podman(tmp_path_factory: pytest.TempPathFactory, image: Path) -> Iterator[Po
         yield from loaded(tmp_path_factory.mktemp("podman"), (), image)
         return
     folder = Path("/var/tmp") / USER
+    subprocess.run(["userdel", "--force", USER], capture_output=True, check=False)  # of a run that was killed
+    shutil.rmtree(folder, ignore_errors=True)
     run("useradd", "--system", "--create-home", "--home-dir", str(folder), USER)
     try:
         run("usermod", "--add-subuids", SUBORDINATE, "--add-subgids", SUBORDINATE, USER)

@@ -186,6 +186,25 @@ def here(text: str, folder: Path, number: int, first: int) -> str:
 
 
 @pytest.mark.processes
+def test_an_interrupted_service_of_certificates_is_taken_up(folder: Path) -> None:
+    """Killed while it made the first ones, it makes the rest. Once all are there it needs no key of the authority, which may be gone."""
+    (line,) = services()["certificates"]["command"]
+    line = here(line, folder, 0, 0).replace("virtuallog ", f"{sys.executable} -m virtuallog_server ", 1)
+    certificates = folder / "certificates"
+    subprocess.run(["sh", "-c", line], check=True, capture_output=True)
+    everything = {path.name for path in certificates.iterdir()}
+    for path in certificates.glob("*-*"):
+        if path.stem != "node-1":
+            path.unlink()
+
+    subprocess.run(["sh", "-c", line], check=True, capture_output=True)
+    assert {path.name for path in certificates.iterdir()} == everything
+    (certificates / "authority.key").unlink()
+    subprocess.run(["sh", "-c", line], check=True, capture_output=True)
+    assert {path.name for path in certificates.iterdir()} == everything - {"authority.key"}
+
+
+@pytest.mark.processes
 @pytest.mark.slow
 async def test_the_services_of_compose_form_a_cluster(folder: Path) -> None:
     """Their commands and variables as they stand, in processes instead of containers: certificates are made, and all nodes get ready."""
@@ -223,3 +242,14 @@ async def is_ready(port: int) -> bool:
         return (await get(port, "/readyz")).status == 200
     except OSError:
         return False
+
+
+def test_a_build_sends_no_environment_and_no_history() -> None:
+    """`docker build` copies the folder of the source, .venv and all, unless .dockerignore names it: what git ignores, and git itself."""
+    ignored = {
+        line.removeprefix("**/")
+        for line in (ROOT / ".dockerignore").read_text().split("\n")
+        if line[:1] not in {"", "#"}
+    }
+
+    assert ignored == {".git", *(line.rstrip("/") for line in (ROOT / ".gitignore").read_text().split())}

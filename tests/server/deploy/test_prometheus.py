@@ -142,7 +142,8 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 async def test_alerts_fire_when_nodes_die_and_clear_when_they_are_back(folder: Path) -> None:
-    """One node is killed, then a second: the alert about each, then that about the majority. Both nodes return, and all is quiet."""
+    """One node is killed, then a second: the alert about each, then that about the majority. The third dies and returns alone: still no
+    majority. Then the others return, and all is quiet."""
     require("Prometheus", lambda: shutil.which("prometheus") is not None, "prometheus")
     first = free_ports(6)
     nodes = [f"127.0.0.1:{first + each}" for each in range(3)]
@@ -160,6 +161,11 @@ async def test_alerts_fire_when_nodes_die_and_clear_when_they_are_back(folder: P
         assert ("VirtuallogNoMajority", "") not in await monitor.firing()
         await cluster.kill(NodeId(2))
         await monitor.wait(lambda fired: {down[nodes[1]], ("VirtuallogNoMajority", "")} <= fired)
+        await cluster.kill(NodeId(1))
+        await monitor.wait(lambda fired: down[nodes[0]] in fired)
+        await cluster.start(NodeId(1))
+        await monitor.wait(lambda fired: down[nodes[0]] not in fired)
+        assert ("VirtuallogNoMajority", "") in await monitor.firing(), "it does not know how many members there are"
         for node in (2, 3):
             await cluster.start(NodeId(node))
         await cluster.wait_ready()
@@ -227,7 +233,7 @@ def has_disks(folder: Path) -> bool:
 
 
 async def test_alerts_fire_for_a_slow_disk_and_a_log_that_is_held(folder: Path) -> None:
-    """The disk of one node stalls again and again: the alert names that node. A hold is forgotten while the log grows: the alert about
+    """The disk of one node stalls again and again, then for good: the alert names that node. A hold is forgotten while the log grows: the alert about
     trims. Each clears when the fault is over."""
     require("Prometheus", lambda: shutil.which("prometheus") is not None, "prometheus")
     if not has_disks(folder):
@@ -248,6 +254,10 @@ async def test_alerts_fire_for_a_slow_disk_and_a_log_that_is_held(folder: Path) 
                 await monitor.wait(lambda fired: not fired & {stuck, held})
                 async with running(stall_again_and_again, disks, "3"):
                     await monitor.wait(lambda fired: {stuck, ("VirtuallogSlowDisk", nodes[2])} <= fired)
+                disks.thaw_all()
+                await monitor.wait(lambda fired: stuck not in fired)
+                await trio.to_thread.run_sync(disks.freeze, "3")
+                await monitor.wait(lambda fired: stuck in fired)
                 disks.thaw_all()
                 await monitor.wait(lambda fired: stuck not in fired)
 

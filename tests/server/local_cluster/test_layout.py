@@ -43,6 +43,19 @@ def test_found_ports_are_not_those_of_outgoing_connections(tmp_path: Path) -> No
     assert max(ports) < 32768
 
 
+def test_a_row_of_ports_has_none_that_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port may be taken before its owner listens: another test has started its node, and that reads its log first."""
+    first = layout.free_row(5)
+    monkeypatch.setattr(layout, "FREE_PORTS", range(first, first + 5))
+    with socket.socket() as taken:
+        taken.bind((layout.HOST, first + 1))
+
+        assert layout.free_row(3) == first + 2
+        assert sorted(layout.free_ports(4)) == [first, first + 2, first + 3, first + 4]
+        with pytest.raises(InvalidSettingError, match="no 4 ports between"):
+            layout.free_row(4)
+
+
 @pytest.mark.parametrize(
     ("nodes", "log_nodes", "base_port", "reason"),
     [

@@ -186,3 +186,11 @@ def test_the_unit_restarts_a_node_unless_it_was_started_wrong() -> None:
 
     assert (lines["Type"], lines["Restart"], lines["RestartPreventExitStatus"]) == ("notify", "always", "2")
     assert int(lines["WatchdogSec"].removesuffix("s")) >= 30
+
+
+def test_the_node_may_enter_the_folder_of_its_config() -> None:
+    """systemd gives a folder of configuration to root, not to the user of the unit, and with this mode."""
+    settings = dict(line.split("=", 1) for line in UNIT.read_text().splitlines() if "=" in line and line[0] != "#")
+
+    assert settings["User"] != "root"
+    assert int(settings["ConfigurationDirectoryMode"], 8) & 0o005 == 0o005

@@ -12,7 +12,6 @@ the other two. In the end every znode of every server is read and compared, with
 
 from __future__ import annotations
 
-import socket
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
@@ -98,7 +97,7 @@ async def open_database_cluster(
     loglet: str, config: str, keep: Path | None = None
 ) -> AsyncIterator[tuple[LocalCluster, dict[NodeId, str]]]:
     """Three servers, and where they take clients. `config` is put into their section `[zookeeper]`."""
-    first = _free_row(NODES)
+    first = layout.free_row(2 * NODES)
     addresses = {NodeId(node): f"{layout.HOST}:{first + node - 1}" for node in range(1, NODES + 1)}
     with nullcontext(keep) if keep else tempfile.TemporaryDirectory(prefix="virtuallog-churn-") as folder:
         _prepare(Path(folder), loglet, first, config)
@@ -109,22 +108,9 @@ async def open_database_cluster(
 
 def _prepare(folder: Path, loglet: str, zookeeper_port: int, config: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for node in layout.prepare(folder, NODES, 0, 0, loglet, zookeeper_port=zookeeper_port):
+    for node in layout.prepare(folder, NODES, 0, zookeeper_port + NODES, loglet, zookeeper_port=zookeeper_port):
         file = layout.config_file(node)
         file.write_text(file.read_text().replace("[zookeeper]\n", f"[zookeeper]\n{config}\n"))
-
-
-def _free_row(count: int) -> int:
-    """The first of so many free ports in a row."""
-    while True:
-        (first,) = layout.free_ports(1)
-        if all(_is_free(port) for port in range(first, first + count)):
-            return first
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex((layout.HOST, port)) != 0
 
 
 if __name__ == "__main__":

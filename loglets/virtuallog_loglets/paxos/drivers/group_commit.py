@@ -117,6 +117,11 @@ class GroupCommit:
         """Bytes of changes that wait for the write under way."""
         return self._next.bytes if self._next is not None else 0
 
+    @property
+    def writing_seconds(self) -> float:
+        """Age of the write under way. 0 if there is none."""
+        return self._now() - self._since if self._is_busy and self._writing is not None else 0.0
+
     def persist(self, stored: StoredReplica, effect: PaxosPersist, point: CrashPoint | None) -> None:
         """Add a change of a replica, and its header, to the next group."""
         group, segment = self._group(), stored.core.segment

@@ -146,7 +146,8 @@ class ReplicaService:
 
     def metrics(self) -> list[MetricFamily]:
         """Metrics of this node's replicas; see `virtuallog.contract.metrics.MetricsSource`."""
-        return self.meter.metrics([replica.core.standing() for replica in self._replicas.values()])
+        standings = [replica.core.standing() for replica in self._replicas.values()]
+        return self.meter.metrics(standings, self._commit.writing_seconds)
 
     async def replica(self, segment: SegmentId) -> LocalReplica:
         """The replica of the segment here; it is made if the chain says that this node is one of its replicas.

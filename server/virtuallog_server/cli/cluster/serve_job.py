@@ -28,7 +28,7 @@ def serve_file(config_file: Path, options: StartOptions, end_with_parent: bool) 
 
 
 def serve_options(
-    node: int | None, data: Path | None, peers: str | None, options: StartOptions, end_with_parent: bool
+    node: int | None, data: str | None, peers: str | None, options: StartOptions, end_with_parent: bool
 ) -> None:
     """Run the node that the options and the environment describe until a signal ends it."""
     with _options_named():
@@ -63,12 +63,12 @@ def _write(amended: Amended) -> None:
         log.warning("options written into the config file", file=file, options=added)
 
 
-def _config_of_options(node: int | None, data: Path | None, peers: str | None) -> NodeConfig:
+def _config_of_options(node: int | None, data: str | None, peers: str | None) -> NodeConfig:
     found = dict(overrides(os.environ))
     if node is not None:
         found["id",] = Override(source="--id", value=node)
     if data is not None:
-        found["data",] = Override(source="--data", value=str(data))
+        found["data",] = Override(source="--data", value=data)
     if peers is not None:
         try:
             found["peer",] = Override(source="--peers", value=[attrs.asdict(peer) for peer in parse_peers(peers)])

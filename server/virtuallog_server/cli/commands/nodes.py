@@ -66,7 +66,7 @@ def up(
     help="A node.toml.",
 )
 @click.option("--id", "node", type=int, help="Number of this node.")
-@click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="Data directory.")
+@click.option("--data", type=click.Path(file_okay=False), help="Data directory.")
 @click.option("--peers", metavar="ID@HOST:PORT,...", help="All nodes of the cluster, this one included.")
 @click.option("--console", metavar="HOST:PORT", help="Answer HTTP there: /metrics, /healthz, /readyz, /status.")
 @click.option(
@@ -80,7 +80,7 @@ def up(
 def serve(
     config_file: Path | None,
     node: int | None,
-    data: Path | None,
+    data: str | None,
     peers: str | None,
     console: str | None,
     probes: str | None,

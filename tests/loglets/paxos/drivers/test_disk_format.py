@@ -310,6 +310,25 @@ async def test_the_end_waits_for_the_group_that_is_written(autojump_clock: trio.
     assert (await restored(store_map)).end == 0
 
 
+async def test_the_age_of_a_write_is_told_while_the_disk_is_stuck(autojump_clock: trio.testing.MockClock) -> None:
+    """A histogram has nothing of a write that does not end."""
+    process = Process(NodeId(1))
+    disk = SimulatedKeyValuesDisk(random.Random(1), write_seconds=100.0)
+    clock, stored = SimulatedClock(process), StoredReplica(replica(), ENSEMBLE)
+    async with trio.open_nursery() as nursery:
+        commit = GroupCommit(disk.open(process, clock), lambda answers, seconds: None, clock.monotonic)
+        nursery.start_soon(commit.run)
+        assert commit.writing_seconds == 0
+        for effect in write(stored, 0, 1):
+            if isinstance(effect, PaxosPersist):
+                commit.persist(stored, effect, None)
+        await clock.sleep(40.0)
+        assert commit.writing_seconds == pytest.approx(40.0, abs=0.1)
+        await commit.settled()
+        assert commit.writing_seconds == 0
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_group_is_one_write() -> None:
     """Changes that arrive during a write share the next one; headers are as new as possible."""
     disk, store_map = opened()

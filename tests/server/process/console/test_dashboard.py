@@ -6,6 +6,8 @@ import json
 import re
 from typing import Any
 
+import pytest
+
 from tests.source_tree import ROOT
 
 NAME = re.compile(r"\b(?:virtuallog|process)_[a-z_]+")
@@ -25,6 +27,23 @@ def test_every_panel_asks_for_documented_figures() -> None:
 
     assert len(asked) > 20
     assert asked - documented == set()
+
+
+@pytest.mark.parametrize(
+    ("title", "figures"),
+    [
+        ("Appends", {"sequencer_wave", "paxos_commit", "raft_wal_group"}),
+        ("From a wave to its majority", {"sequencer_commit", "paxos_commit"}),
+        ("Sync of the write-ahead log", {"wal_sync", "raft_wal_sync", "paxos_sync", "wal_writing"}),
+    ],
+)
+def test_panels_of_appends_and_disks_know_each_kind_of_loglet(title: str, figures: set[str]) -> None:
+    """They would be empty while a paxos or raft loglet takes the appends. A disk that hangs is in no histogram."""
+    (panel,) = (panel for panel in dashboard()["panels"] if panel["title"] == title)
+    text = " ".join(target["expr"] for target in panel["targets"])
+
+    assert {figure for figure in figures if f"virtuallog_{figure}_" not in text} == set()
+    assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
 
 
 def test_panels_do_not_lie_on_each_other() -> None:
