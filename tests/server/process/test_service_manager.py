@@ -188,9 +188,10 @@ def test_the_unit_restarts_a_node_unless_it_was_started_wrong() -> None:
     assert int(lines["WatchdogSec"].removesuffix("s")) >= 30
 
 
-def test_the_node_may_enter_the_folder_of_its_config() -> None:
-    """systemd gives a folder of configuration to root, not to the user of the unit, and with this mode."""
+def test_the_unit_fits_the_documented_commands() -> None:
+    """`install -D` makes the folder of the config, root's, for all to enter; systemd leaves it as it is, and complains about another mode. A
+    reload needs no program beyond a shell."""
     settings = dict(line.split("=", 1) for line in UNIT.read_text().splitlines() if "=" in line and line[0] != "#")
 
-    assert settings["User"] != "root"
-    assert int(settings["ConfigurationDirectoryMode"], 8) & 0o005 == 0o005
+    assert settings["ConfigurationDirectoryMode"] == "0755"
+    assert settings["ExecReload"] == "/bin/sh -c 'kill -HUP ${MAINPID}'"
