@@ -12,11 +12,12 @@ import pytest
 from virtuallog_server.cli.common import event_loop
 
 SCRIPT = """
-import click, sys, trio
+import click, signal, sys, trio
 from pathlib import Path
 from virtuallog.runtime.scratch_folder import scratch_folder
 from virtuallog_server.cli.common import event_loop
 from virtuallog_server.cli.common.failures import translated
+{ignored}
 async def work():
     with scratch_folder("history", Path(sys.argv[1])):
         try:
@@ -35,10 +36,14 @@ main(sys.argv[2:])
 """
 
 
-def test_sigterm_ends_a_command_in_order(tmp_path: Path) -> None:
-    """As sent by `timeout`, systemd, and the console for a question that takes too long: holds are released, and no scratch folder is left."""
+@pytest.mark.parametrize("ignored", ["", "signal.signal(signal.SIGINT, signal.SIG_IGN)"], ids=["", "in the background"])
+def test_sigterm_ends_a_command_in_order(tmp_path: Path, ignored: str) -> None:
+    """Also a background job of a shell, which ignores SIGINT. As sent by `timeout`, systemd, and the console for a question that takes too long: holds are released, and no scratch folder is left."""
     with subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [sys.executable, "-c", SCRIPT.format(ignored=ignored), str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n" and len(list(tmp_path.iterdir())) == 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -271,3 +273,29 @@ def ran(database: Served, words: tuple[str, ...]) -> str:
     done = subprocess.run([*command, "--priority", "low"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_command_that_is_ended_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    """Neither a hold of the log, which would last for an hour, nor a scratch folder."""
+    async with served(tmp_path) as database:
+        await database.do(create("/app"), *(put("/app", os.urandom(5000)) for _ in range(50)))
+        words = ("database", "history", "/app", "--rate", "0.01", "--scratch", str(database.scratch))
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "virtuallog_server",
+            *words,
+            "--cluster",
+            str(database.cluster.file_path),
+        ]
+        clock = database.log.view.environment.clock
+        process = await trio.lowlevel.open_process(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with clock.timeout(LIMIT_SECONDS):
+            while not await database.holds():
+                await clock.sleep(0.1)
+        process.send_signal(number)
+
+        assert await process.wait() == 130
+        assert list(database.scratch.iterdir()) == [] and await database.holds() == []

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar, TypeVarTuple
 
 import trio
@@ -14,18 +15,32 @@ ArgumentsT = TypeVarTuple("ArgumentsT")
 
 
 def run(function: Callable[[*ArgumentsT], Awaitable[ResultT]], *arguments: *ArgumentsT) -> ResultT:
-    """Run an async function, and return what it returns. SIGTERM ends it as Ctrl-C does, so that it removes what it has made for itself, unless the
-    function handles the signal.
+    """Run an async function, and return what it returns. SIGTERM cancels it, so that it removes what it has made for itself, unless the function
+    handles the signal.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C or SIGTERM, at a checkpoint of the function. Anywhere else it could be raised in a finalizer, where it is
+        KeyboardInterrupt: SIGTERM; or Ctrl-C, at a checkpoint of the function. Anywhere else it could be raised in a finalizer, where it is
             printed and forgotten: the command would go on.
         Exception: the function's.
     """
-    is_main = threading.current_thread() is threading.main_thread()
-    former = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT)) if is_main else None
+
+    async def main() -> ResultT:
+        with trio.CancelScope() as scope, _cancelled_on_sigterm(scope):
+            return await function(*arguments)
+        raise KeyboardInterrupt
+
+    return trio.run(main, restrict_keyboard_interrupt_to_checkpoints=True)
+
+
+@contextmanager
+def _cancelled_on_sigterm(scope: trio.CancelScope) -> Iterator[None]:
+    """Not by way of SIGINT, which shells let their background jobs ignore."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    token = trio.lowlevel.current_trio_token()
+    former = signal.signal(signal.SIGTERM, lambda *_: token.run_sync_soon(scope.cancel))
     try:
-        return trio.run(function, *arguments, restrict_keyboard_interrupt_to_checkpoints=True)
+        yield
     finally:
-        if is_main:
-            signal.signal(signal.SIGTERM, former or signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, former or signal.SIG_DFL)

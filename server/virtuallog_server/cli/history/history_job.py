@@ -14,6 +14,7 @@ from virtuallog.client.cluster_file import ClusterFile
 from virtuallog.client.virtual_log import READS_ONLY
 from virtuallog.connect import connect
 from virtuallog.runtime.clock import SystemClock
+from virtuallog.runtime.nurseries import shielded_context
 from virtuallog.runtime.process_priority import give_way
 from virtuallog_database.control.tree_messages import DATA_BYTES_MAX
 from virtuallog_database.control.wire import DATABASE
@@ -132,7 +133,9 @@ def _run(options: HistoryOptions, ask: Callable[[PastDatabase], Awaitable[Answer
 async def _ask(
     options: HistoryOptions, ask: Callable[[PastDatabase], Awaitable[AnswerT]], tell: PastProgress
 ) -> AnswerT:
-    async with connect(options.cluster, more=[DATABASE, SNAPSHOTS], settings=READS_ONLY) as log:
+    # Also after a cancellation the hold of the log has to be released through it.
+    connected = connect(options.cluster, more=[DATABASE, SNAPSHOTS], settings=READS_ONLY)
+    async with shielded_context(connected) as log:
         # A short question is over before it is noticed; with a low priority it would take long on a busy machine.
         give_way_later = partial(give_way, options.priority)
         return await ask(await open_past_database(log, options.place, options.settings, tell, give_way_later))
