@@ -46,7 +46,10 @@ async def prune_backups(
     tell: BackupProgress = lambda what, position: None,
 ) -> PrunedPlace:
     """Remove all but the newest full backups and what is on top of them. No backup is removed unless all that is kept was
-    restored into a scratch directory and is right. May run while a backup is made there.
+    restored into a scratch directory and is right.
+
+    It may run beside a backup that is not full. The state of a full one may be removed while that is made, if it is older
+    than all that is kept.
 
     Args:
         place: location of the backups.

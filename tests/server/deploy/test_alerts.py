@@ -67,7 +67,7 @@ def share(metric: str, whole: str, used: str, labels: str = "") -> dict[str, str
 
 
 def ordering(kind: str, *, sequencers: int = 0, coordinators: int = 0, leaders: int = 0) -> dict[str, str]:
-    """What two nodes say of what orders appends; `kind` is that of the loglet that takes them."""
+    """Series of two nodes about sequencers, coordinators and leaders, while the active loglet is of this kind."""
     return {
         **two("virtuallog_chain_active", "1x200", "1x200", f'kind="{kind}"'),
         **two("virtuallog_sequencers_working", f"{sequencers}x200", "0x200"),

@@ -149,7 +149,7 @@ async def _expire(world: World, owner: RawClient) -> None:
 
 @pytest.mark.parametrize("is_expired", [True, False])
 async def test_the_end_of_a_session_tells_of_each_of_its_ephemerals(is_expired: bool) -> None:
-    """Whether it was closed or has expired. A read behind the events shows none of them."""
+    """The session was closed, or has expired. The client hears of each ephemeral once, and a later read finds none."""
     async with served() as world:
         client, owner = await world.client(), await world.client()
         await client.create("/p")
